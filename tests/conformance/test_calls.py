@@ -21,7 +21,7 @@ from tests.conformance.calls.recording import lines_of, marked_scripts, telling
 from tests.conformance.calls.replay import Player, scripts_of
 from tests.conformance.calls.text import Episode, read
 from tests.conformance.calls.variants import pinned, scripts_called
-from tests.golden import same
+from tests.golden import FOLDER, same
 
 CORPUS = sorted((Path(__file__).parent / "calls" / "corpus").glob("*.txt"))
 #: Scripts without a stored call: those that foreign models have from Lanes, and what no test sends under a clock of its own.
@@ -63,6 +63,11 @@ def test_a_changed_call_comes_to_what_was_told(path: Path, script: str, wire: Wi
     clock."""
     lines = pinned(Player(wire, path.stem), script, _episodes(path))
     same(f"conformance/changed/{path.stem}/{script}.txt", "".join(f"{line}\n" for line in lines))
+
+
+def test_each_text_of_changed_calls_is_of_a_script_with_calls() -> None:
+    kept = {(file.parent.name, file.stem) for file in (FOLDER / "conformance/changed").glob("*/*")}
+    assert kept == {(path.stem, script) for path in CORPUS for script in scripts_called(path)}
 
 
 def test_each_script_of_each_model_has_a_stored_call() -> None:

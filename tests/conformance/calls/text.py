@@ -53,14 +53,14 @@ class Notation:
     """How bytes are written in an episode: its prefix as ~, times as @ with the milliseconds since the start."""
 
     def __init__(self, prefix: bytes) -> None:
-        self._prefix = prefix
+        self.prefix = prefix
 
     def word(self, raw: bytes) -> str:
         """A word without spaces."""
         if re.fullmatch(rb"\d{13}", raw) and abs(int(raw) - START_MS) < _NEAR_MS:
             return f"@{int(raw) - START_MS}"
-        if raw.startswith(self._prefix) and len(self._prefix) > 1:
-            return f"~{self._quoted(raw[len(self._prefix) :])}"
+        if raw.startswith(self.prefix) and len(self.prefix) > 1:
+            return f"~{self._quoted(raw[len(self.prefix) :])}"
         return self._quoted(raw) or "b''"
 
     def _quoted(self, raw: bytes) -> str:
@@ -72,7 +72,7 @@ class Notation:
         if token.startswith("@"):
             return b"%d" % (START_MS + int(token[1:]))
         if token.startswith("~"):
-            return self._prefix + (self.raw(token[1:]) if token[1:] else b"")
+            return self.prefix + (self.raw(token[1:]) if token[1:] else b"")
         return ast.literal_eval(token) if token.startswith(("b'", 'b"')) else token.encode("latin-1")
 
     def call(self, step: Step) -> str:

@@ -1,7 +1,7 @@
 """Calls of the corpus with one thing changed: a key, a word, the clock. What comes of each is told in a line.
 
-The corpus reaches each line of a script with few values. Here its richest call of each script meets wrong and missing keys, and
-words beside those that it was sent with.
+The corpus reaches each line of a script with few values. Here some of its calls of each script meet wrong and missing keys, ends
+of keys, what they leave behind, and words beside those that they were sent with.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tests.conformance.calls.replay import Command, Kept, Player
 from tests.conformance.calls.text import Episode, Notation, Step
 from tests.engine.desk import START_MS
 
 #: How much later the server's clock is (ms).
-LATER_MS = (1, 1_000, 60_000, 86_400_000)
+_LATER_MS = (1, 1_000, 60_000, 86_400_000)
 _NUMBER = re.compile(rb"\d{1,15}")
 _DIGITS = re.compile(r"\d+")
 #: So many calls of a script, as long as each tells so many words that those before it do not.
@@ -59,7 +58,7 @@ def _chosen(script: str, calls: Iterable[tuple[Episode, list[str]]]) -> Iterator
                 found.setdefault(told, replace(episode, steps=episode.steps[:at]))
     words = {line: {_DIGITS.sub("0", word) for word in line.split()} for line in found}
     known: set[str] = set()
-    for _ in range(_CALLS_MAX):
+    for _ in range(min(_CALLS_MAX, len(words))):
         best = max(words, key=lambda line: (len(words[line] - known), len(line)))
         if len(words[best] - known) < _NEWS_MIN:
             break
@@ -71,35 +70,32 @@ def _told(player: Player, episode: Episode) -> Iterator[tuple[str, str, str]]:
     """Each change of the last call in words, and what comes of it; `refused`: an error that names the key, and no change."""
     notation, step = Notation(episode.prefix), episode.steps[-1]
     kept = player.kept(episode)
-    changes = [("", "", (), step), *_changes(step, kept, player.command(step, episode.piece_words), notation)]
+    changes = [(b"", "", (), step), *_changes(step, kept, player.command(step, episode.piece_words), notation)]
     replies = player.varied(episode, kept, [(first, varied) for _, _, first, varied in changes])
     for (what, how, _, _), (before, reply, after) in zip(changes, replies, strict=True):
         lines, text = [*notation.changes(before, after)], notation.reply(reply)
-        name = what if isinstance(what, str) else notation.brief(what)
-        if how == _OTHER and not lines and text.startswith(f"ERROR WRONGTYPE the key {what.decode('latin-1')} is a "):
-            yield name, how, "refused"
-        else:
-            digest = hashlib.sha1("\n".join((text, *lines)).encode(), usedforsecurity=False).hexdigest()[:6]
-            yield name, how, f"{text}, {len(lines)} keys, {digest}"
+        digest = hashlib.sha1("\n".join((text, *lines)).encode(), usedforsecurity=False).hexdigest()[:6]
+        refused = how == _OTHER and not lines and text.startswith(f"ERROR WRONGTYPE the key {what.decode('latin-1')} is a ")
+        name = notation.brief(what) if what.startswith(notation.prefix) else what.decode("latin-1")
+        yield name, how, "refused" if refused else f"{text}, {len(lines)} keys, {digest}"
 
 
-def _changes(
-    step: Step, kept: Kept, call: Command, notation: Notation
-) -> Iterator[tuple[Any, str, tuple[Command, ...], Step]]:
-    """What is changed (a key, or a text), how, the commands before the call, and the call."""
+def _changes(step: Step, kept: Kept, call: Command, notation: Notation) -> Iterator[tuple[bytes, str, tuple[Command, ...], Step]]:
+    """What is changed, how, the commands before the call, and the call."""
     for key in dict.fromkeys((*step.keys, *sorted(kept))):
         kind = kept.get(key, (b"", 0, b""))[0]
         yield key, _OTHER, (("DEL", key), ("SET", key, "x") if kind != b"string" else ("RPUSH", key, "x")), step
         if kind:
             yield key, "gone", (("DEL", key),), step
-    yield "each key", "expires", tuple(("PEXPIREAT", key, _EXPIRES_MS) for key in kept), step
-    yield "each key", "as after it", (call,), replace(step, now_ms=step.now_ms + 1_000)
+    yield b"each key", "expires", tuple(("PEXPIREAT", key, _EXPIRES_MS) for key in kept), step
+    yield b"each key", "as after it", (call,), replace(step, now_ms=step.now_ms + 1_000)
     for at, word in enumerate(step.arguments):
         for new in _beside(word):
             words = (*step.arguments[:at], new, *step.arguments[at + 1 :])
-            yield f"{at + 1} {notation.brief(word)[:_SHOWN]}", notation.brief(new), (), replace(step, arguments=words)
-    for later_ms in LATER_MS:
-        yield "later", f"{later_ms} ms", (), replace(step, now_ms=step.now_ms + later_ms)
+            what = f"{at + 1} {notation.brief(word)[:_SHOWN]}".encode("latin-1")
+            yield what, notation.brief(new), (), replace(step, arguments=words)
+    for later_ms in _LATER_MS:
+        yield b"later", f"{later_ms} ms", (), replace(step, now_ms=step.now_ms + later_ms)
 
 
 def _beside(word: bytes) -> Iterator[bytes]:
