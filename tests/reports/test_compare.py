@@ -11,6 +11,7 @@ from reports.command import main
 from reports.compare.command import FILE, PAGE_FILE
 from reports.compare.decide import NOT_INTERLEAVED, Comparison, Line, decide, outcome
 from reports.compare.metrics import MAIN, Metric
+from reports.compare.page import tone
 from reports.compare.sides import interleaved, obstacles, read_side
 from reports.compare.words import NO_DIFFERENCE, answer, render
 from tests.golden import same
@@ -79,6 +80,7 @@ def test_what_lies_surely_within_the_margin_is_the_same(tmp_path: Path) -> None:
     found = decide(read_side(a), read_side(b))
     assert set(outcomes(a, b).values()) == {"same"}
     assert answer(found) == "B is as fast as A: no metric differs by more than 5%"
+    assert tone(found) == "plain"
 
 
 def test_a_difference_inside_of_what_halves_of_a_differ_by_is_no_difference(tmp_path: Path) -> None:
@@ -135,7 +137,9 @@ def test_no_difference_is_claimed_of_runs_that_took_no_turns_without_that_warnin
     for place, run in enumerate([*a, *b]):
         edit(run, started_utc=f"2026-01-01T00:{place:02d}:00Z")
     found = decide(read_side(a), read_side(b))
-    assert found.counts["slower"] == 5
+    assert found.counts["slower"] == 5 and tone(found) == "plain violated"
+    faster = decide(read_side(b), read_side(a), ("end_to_end.p50.calm",))
+    assert faster.counts == {"faster": 1, "slower": 0, "same": 0, "cannot_show": 0} and tone(faster) == "plain valid"
     assert NOT_INTERLEAVED in answer(found) and NOT_INTERLEAVED in found.warnings
     claims = [line for line in render(found).splitlines() if "slower: " in line or "faster: " in line]
     assert len(claims) == 6 and all(NOT_INTERLEAVED in line for line in claims)
