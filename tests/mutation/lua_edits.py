@@ -32,6 +32,10 @@ _INSTEAD = {
     },
 }
 _SMALL = 10_000
+#: Edits that change nothing: a text begins at byte 1 for 0, too, and a piece that is too long repeats words of the next one.
+_SAME = {"0": re.compile(r"string\.(?:sub|byte)\([^,]*, $"), "+": re.compile(r"at \+ PIECE $")}
+#: What comes to the same in whatever order it is named.
+_UNORDERED = frozenset({"min", "max", "'EXISTS'", "'DEL'", "'UNLINK'"})
 
 #: Operator, first and last character of the text that goes, and the text that comes.
 _Span = tuple[str, int, int, str]
@@ -48,6 +52,8 @@ def find(text: str) -> Iterator[Candidate]:
             continue
         first = text.rfind("\n", 0, line[0].start) + 1
         for operator, start, end, new in (*_of_tokens(found[max(0, at - len(line) - 1) : at + 1], line), *_of_line(text, line)):
+            if new in _SAME and _SAME[new].search(whole[: start - first]):
+                continue
             yield Candidate(line[0].line, start - first, operator, whole[: start - first] + new + whole[end - first :])
         if (operator := _dropped(before, line, after)) is not None:
             yield Candidate(line[0].line, 0, operator, "")
@@ -91,7 +97,7 @@ def _of_line(text: str, line: list[Token]) -> Iterator[_Span]:
             arguments = _arguments(line[at + 1 :], token.depth + 1)
             if words[at - 1] in ("call", "pcall"):
                 del arguments[:1]
-            if "function" in words[max(0, at - 2) : at]:
+            if "function" in words[max(0, at - 2) : at] or _UNORDERED & {words[at - 1], words[at + 1]}:
                 continue
             for one, other in pairwise(arguments):
                 first, second = text[one[0].start : one[-1].end], text[other[0].start : other[-1].end]

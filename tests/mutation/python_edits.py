@@ -96,7 +96,9 @@ def _of_node(node: ast.AST, lines: list[bytes]) -> Iterator[_Span]:
         case ast.Compare():
             sides = (node.left, *node.comparators)
             for operation, left, right in zip(node.ops, sides, sides[1:], strict=False):
-                yield from _between(_COMPARED[type(operation)], left, right, lines)
+                # An instant more or less is nothing.
+                if not (_is_clock(left) or _is_clock(right)) or _COMPARED[type(operation)][0] != "boundary":
+                    yield from _between(_COMPARED[type(operation)], left, right, lines)
         case ast.BinOp() if type(node.op) in _ARITHMETIC and not isinstance(node.left, ast.JoinedStr):
             if not (isinstance(node.left, ast.Constant) and isinstance(node.left.value, str | bytes)):
                 yield from _between(("arithmetic", *_ARITHMETIC[type(node.op)]), node.left, node.right, lines)
@@ -127,6 +129,10 @@ def _between(kind: tuple[str, str, str], left: ast.expr, right: ast.expr, lines:
         start = left.end_col_offset + gap.index(old.split()[0].encode())
         end = left.end_col_offset + gap.rindex(old.split()[-1].encode()) + len(old.split()[-1])
         yield operator, right.lineno, start, end, new.encode()
+
+
+def _is_clock(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.monotonic", "time.monotonic_ns", "time.time")
 
 
 def _constants(node: ast.Constant) -> Iterator[_Span]:

@@ -84,6 +84,17 @@ def test_what_saves_memory_and_what_only_guards_is_left_alone() -> None:
     assert found.pop(1) == ["@dataclass(slots=True, frozen=False)"] and "strict=False" not in str(found)
 
 
+def test_what_comes_to_the_same_is_left_alone() -> None:
+    clocks = new_lines("while time.monotonic() < end and a < b:\n    wait(time.monotonic() >= end)\n", "a.py")
+    assert clocks == {1: ["while time.monotonic() < end and a <= b:", "while time.monotonic() < end or a < b:"], 2: ["pass"]}
+    calls = ("x = string.sub(a, 1, 3)", "f(math.max(a, b), redis.call('DEL', a, b))", "g(at + PIECE - 1)", "k[1] = m(a, b)")
+    found = new_lines("\n  ".join(("local function f()", *calls)) + "\nend\n", "a.lua")
+    assert set(found[2]) == {"", *(f"x = string.sub(a, {words})" for words in ("2, 3", "1, 4", "1, 2", "3, 1"))}
+    assert set(found[3]) == {"f(math.min(a, b), redis.call('DEL', a, b))", ""}
+    assert set(found[4]) == {"g(at - PIECE - 1)", "g(at + PIECE - 2)", "g(at + PIECE - 0)", ""}
+    assert set(found[5]) == {"k[2] = m(a, b)", "k[1] = m(b, a)", ""}
+
+
 def test_the_same_seed_chooses_the_same_edits_also_after_lines_moved() -> None:
     before = [edit.content for edit in catalogue.in_order(7, edits(PYTHON, "a.py"))]
     moved = PYTHON.replace("    if a < 1:", "    # a line comes in\n    if a < 1:")
