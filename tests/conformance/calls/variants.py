@@ -99,8 +99,10 @@ def _changes(step: Step, kept: Kept, call: Command, notation: Notation) -> Itera
 
 
 def _beside(word: bytes) -> Iterator[bytes]:
-    """Not below zero: servers understand a negative place in different ways."""
+    """Not below zero: servers understand a negative place in different ways. A server's clock knows parts of a ms."""
     if _NUMBER.fullmatch(word):
         yield from dict.fromkeys(b"%d" % number for number in (int(word) + 1, max(int(word) - 1, 0)) if number != int(word))
+        if len(word) == len(str(START_MS)):
+            yield word + b".9"
     elif word:
         yield b""
