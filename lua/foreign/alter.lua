@@ -18,17 +18,16 @@
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
 --       was in, the id of the job that has its unique key, else -
 -- USES <format>: wire_locked, wire_mine, wire_read, wire_requeue, wire_run_now
---      core/call: administered, check_types, server_us
+--      core/call: administered, check_types
 --      core/wake: append_events, wake_push
 --      foreign/claim: own_words
 --      foreign/ends: end_by_hand
---      foreign/format: format_of
+--      foreign/format: format_now
 --      foreign/ids: record_of, words_of
 --      foreign/looks: place_of
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ active }, { stats }, { prefix .. 'wake' }, { op })
 
 -- An earlier copy was cut off: the rest is done now. `redo` makes the wire functions look before they add,

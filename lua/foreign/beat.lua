@@ -21,13 +21,12 @@
 --       leases were not swept yet, ms until its turn to look after the leader (0 = the next beat comes soon
 --       enough), version of the news (read_worker_updates.lua)
 -- USES <format>: wire_beat, wire_lead
---      core/call: check_types, server_us
+--      core/call: check_types
 --      core/leader: beat_state, note_beat
---      foreign/format: format_of
+--      foreign/format: format_now
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ workers }, { sweep, prefix .. 'settings' }, {}, { worker, leader })
 local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader }
 local version = redis.call('HGET', prefix .. 'settings', 'version')

@@ -28,18 +28,17 @@
 --   items         5 for each item: as in end.lua
 -- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms
 --       claims failures crashes body
--- USES core/call: check_types, server_us
+-- USES core/call: check_types
 --      core/wake: append_events
 --      foreign/claim: foreign_claim, foreign_promote
 --      foreign/ends: foreign_ends
---      foreign/format: format_of, unpack_worker
+--      foreign/format: format_now, unpack_worker
 --      foreign/ids: record_of
 --      foreign/looks: sleep_for
 
 check_types({ active }, { sweep, stats, limits, paused, prefix .. 'scan' }, { prefix .. 'wake' }, { record })
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ended = foreign_ends(prefix, format, 7, 19 + class_count, now_ms, events)

@@ -21,15 +21,14 @@
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
 -- USES <format>: wire_ended, wire_read
---      core/call: administered, check_types, recorded_words, server_us
+--      core/call: administered, check_types, recorded_words
 --      core/wake: append_events
 --      foreign/ends: end_by_hand
---      foreign/format: format_of
+--      foreign/format: format_now
 --      foreign/looks: jobs_at
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ active }, { stats }, {}, { op })
 
 local known = administered(op, not_after_ms, now_ms)

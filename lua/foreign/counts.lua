@@ -14,13 +14,11 @@
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts
 --       a part), expired, losses of data, skipped
 -- USES <format>: wire_count, wire_list, wire_read
---      core/call: check_types, server_us
---      foreign/format: format_of, not_for, unpack_worker
+--      core/call: check_types
+--      foreign/format: format_now, not_for, unpack_worker
 --      foreign/ids: nameable
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
 check_types({}, { stats }, {})
 
 local reply, waiting, wanted = { srv_us }, wire_count(format, 'waiting'), {}

@@ -12,15 +12,14 @@
 --             ttl_ms, took_ms of a finish that returned something; error, trace, delay_ms, failures that it
 --             counts as (0 or 1); outcome of a drop
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all have finished
--- USES core/call: check_types, server_us
+-- USES core/call: check_types
 --      core/wake: append_events, wake_push
 --      foreign/ends: foreign_due_sooner, foreign_ends, foreign_next_due_ms
---      foreign/format: format_of
+--      foreign/format: format_now
 
 check_types({ active }, { sweep, stats }, { prefix .. 'wake' })
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local before_ms

@@ -15,18 +15,17 @@
 --       and of a duplicate state, fence and id of the existing job, of an orphan the parent of which nothing
 --       is known as that id
 -- USES <format>: wire_add, wire_admit, wire_new_id, wire_place, wire_read, wire_unknown_parent
---      core/call: check_types, server_us
+--      core/call: check_types
 --      core/wake: append_events, wake_push
 --      foreign/ends: foreign_due_sooner, foreign_next_due_ms, foreign_over
---      foreign/format: format_of, unpack_fields
+--      foreign/format: format_now, unpack_fields
 --      foreign/ids: record_of, recorded
 --      foreign/looks: foreign_state
 
 local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
 -- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a
 -- parent is unknown.

@@ -15,16 +15,15 @@
 -- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or
 --       cancelled)
 -- USES <format>: wire_extend
---      core/call: check_types, server_us
+--      core/call: check_types
 --      core/lease: note_lease
 --      core/limit: has_slots
 --      foreign/claim: foreign_token, own_number
---      foreign/format: format_of
+--      foreign/format: format_now
 
 check_types({ active }, { sweep }, {})
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 local reply, held = {}, {}
 for at = 1, #KEYS - 2 do
   local id, fence, nonce = ARGV[3 * at + 7], ARGV[3 * at + 8], ARGV[3 * at + 9]
@@ -51,7 +50,7 @@ for _, lease in ipairs(held) do
   -- The lock first: if the call is cut off in between, the next copy finds the renewal not applied and does
   -- both.
   wire_extend(format, lease.id, lease)
-  redis.call('ZADD', active, 'XX', lease.until_ms, lease.id)
+  redis.call('ZADD', active, lease.until_ms, lease.id)
   local slots = lease.limits ~= '' and prefix .. 'held:' .. lease.limits
   if slots and has_slots(slots) then redis.call('ZADD', slots, 'XX', lease.until_ms, lease.id) end
   redis.call('HSET', lease.run, 'renewal', renewal)

@@ -21,12 +21,11 @@
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = more keys are left: call
 --       again
 -- USES <format>: wire_count, wire_obliterated, wire_purge
---      core/call: administered, check_types, recorded_words, server_us
---      foreign/format: format_of
+--      core/call: administered, check_types, recorded_words
+--      foreign/format: format_now
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ cron, active, workers, took }, { paused, worker_settings }, {}, { op })
 
 local known = administered(op, not_after_ms, now_ms)

@@ -12,14 +12,13 @@
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),
 --       body, fields of `run`
 -- USES <format>: wire_due_at, wire_ended, wire_locked, wire_read, wire_stuck
---      core/call: check_types, server_us
+--      core/call: check_types
 --      foreign/claim: own_number, own_words
---      foreign/format: format_of
+--      foreign/format: format_now
 --      foreign/looks: place_of
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ active }, {}, {})
 
 local reply, bytes = { srv_us }, 0

@@ -9,13 +9,12 @@
 --   limit     number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members
 --       of delayed begin with ten zeros
--- USES core/call: check_types, server_us
---      foreign/format: format_of
+-- USES core/call: check_types
+--      foreign/format: format_now
 --      foreign/looks: jobs_at
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ active }, {}, {})
 
 local reply = { srv_us }

@@ -15,13 +15,12 @@
 -- REPLY srv_us, pending | finished | cancelled | discarded | skipped | dead | gone, fence (0: not compared),
 --       ended_ms (0 = not known), record, error
 -- USES <format>: wire_ended, wire_read
---      core/call: check_types, server_us
---      foreign/format: format_of
+--      core/call: check_types
+--      foreign/format: format_now
 --      foreign/looks: place_of
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({}, { stats, run }, {}, { waits })
 
 local state = place_of(run, id, format)
@@ -48,7 +47,7 @@ if shown[state] then
 end
 local over = wire_ended(format, id)
 if over then
-  return { srv_us, over.state, '0', math.floor(over.ended_ms or 0), over.record or '', over.error or '' }
+  return { srv_us, over.state, '0', over.ended_ms or 0, over.record or '', over.error or '' }
 end
 if state == 'dead' then return { srv_us, 'dead', '0', 0, '', redis.call('HGET', run, 'error') or '' } end
 return { srv_us, state == 'finished' and 'finished' or 'gone', '0', 0, '', '' }

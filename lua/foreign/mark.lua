@@ -12,13 +12,12 @@
 --   fence     fence of the token
 --   nonce     nonce of the token
 -- REPLY srv_us, ok | repeated | stale
--- USES core/call: check_types, server_us
+-- USES core/call: check_types
 --      foreign/claim: foreign_token
---      foreign/format: format_of
+--      foreign/format: format_now
 
 check_types({ active }, { sweep, run }, {})
-local srv_us = server_us(now_ms, sweep)
-local format = format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
 if foreign_token(prefix, format, id, fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
 local token = fence .. ':' .. nonce
 if redis.call('HGET', run, 'marked') == token then return { srv_us, 'repeated' } end

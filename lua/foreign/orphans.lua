@@ -13,16 +13,15 @@
 --   limit     number: most leases to look at, of which it takes 50 away at most
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
--- USES core/call: check_types, server_us
+-- USES core/call: check_types
 --      core/sweep: swept_before, take_orphans
 --      core/wake: append_events, wake_push
 --      foreign/ends: reap_foreign
---      foreign/format: format_of
+--      foreign/format: format_now
 --      foreign/ids: record_of, words_of
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ workers, active }, { sweep, stats }, { prefix .. 'wake' }, { swept })
 local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then return { srv_us, most_ms, words_of(table.concat(repeated, ' ')) } end

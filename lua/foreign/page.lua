@@ -13,13 +13,12 @@
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), '' (no call
 --       counts a part)
 -- USES <format>: wire_read
---      core/call: check_types, server_us
---      foreign/format: format_of
+--      core/call: check_types
+--      foreign/format: format_now
 --      foreign/looks: jobs_at
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ active }, {}, {})
 
 local found, words, counts = jobs_at(active, state, offset, limit, newest == '1', now_ms, format), {}, {}

@@ -15,13 +15,12 @@
 --   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
 -- USES <format>: wire_pause, wire_paused
---      core/call: administered, check_types, server_us
+--      core/call: administered, check_types
 --      core/wake: append_events
---      foreign/format: format_of
+--      foreign/format: format_now
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ rest }, { paused, stats }, {}, { op })
 
 local known = administered(op, not_after_ms, now_ms)

@@ -16,13 +16,12 @@
 --   body      percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
 -- USES <format>: wire_mine, wire_noted, wire_read
---      core/call: check_types, server_us
+--      core/call: check_types
 --      core/wake: append_events
---      foreign/format: format_of
+--      foreign/format: format_now
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ active }, { sweep, run, stats }, {})
 local known = redis.call('HMGET', run, 'fence', 'nonce', 'progressed')
 local held = known[1] == fence and known[2] == nonce and redis.call('ZSCORE', active, id)

@@ -15,7 +15,7 @@ check_types({}, { run }, {})
 local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local own = redis.call('HGET', run, 'progress') or ''
 local percent, message, at_ms = wire_progress(format, id, string.match(own, '"percent":([%d.eE+-]+)'))
-if not percent or percent ~= percent or math.abs(percent) > 1e300
+if not percent or percent ~= percent or math.abs(percent) == math.huge
     or at_ms and at_ms <= tonumber(string.match(own, '^{"at_ms":(%d+)') or -1) then
   return { srv_us, own }
 end

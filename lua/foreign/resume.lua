@@ -13,14 +13,13 @@
 --   class         name of jobs, or *
 -- REPLY srv_us, done | repeated | refused, 1 = there was such a pause
 -- USES <format>: wire_paused, wire_resume
---      core/call: administered, check_types, server_us
+--      core/call: administered, check_types
 --      core/wake: append_events, wake_push
---      foreign/format: format_of
+--      foreign/format: format_now
 --      looks/looks: pauses_on
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ rest }, { paused, stats }, { prefix .. 'wake' }, { op })
 
 local known = administered(op, not_after_ms, now_ms)

@@ -30,20 +30,19 @@
 --       version, next tick, anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the
 --       caller is the leader
 -- USES <format>: wire_count, wire_due_schedules
---      core/call: check_types, server_us
+--      core/call: check_types
 --      core/limit: has_slots
 --      core/sweep: share_left, sweep_clock, sweep_state, swept_before
 --      core/wake: append_events, wake_push
 --      foreign/claim: foreign_promote, own_words
 --      foreign/ends: keep_ended, mend_held, reap_foreign
---      foreign/format: format_of
+--      foreign/format: format_now
 --      foreign/ids: record_of, words_of
 --      foreign/looks: lift_pauses, sleep_for, strays_back
 --      schedules/schedule: due_schedules
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ active, prefix .. 'strays', cron, prefix .. 'rest' },
   { sweep, stats, prefix .. 'limits', prefix .. 'retention', prefix .. 'settings', prefix .. 'paused' },
   { prefix .. 'wake' }, { swept, leader })
@@ -81,7 +80,7 @@ for _, id in ipairs(ahead) do
   local name = own_words(prefix .. 'run:' .. id, 'limits')[1]
   local held = name and name ~= '' and prefix .. 'held:' .. name
   if held and has_slots(held) then redis.call('ZADD', held, 'XX', latest_ms, id) end
-  redis.call('ZADD', active, 'XX', latest_ms, id)
+  redis.call('ZADD', active, latest_ms, id)
 end
 local taken, more, used = {}, false, 2 * #expired
 local function take(...)

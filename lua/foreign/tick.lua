@@ -22,16 +22,15 @@
 --       of those that were
 -- USES <format>: wire_add, wire_admit, wire_ended, wire_may_tick, wire_new_id, wire_place, wire_read,
 --        wire_scheduled, wire_settle_schedule, wire_ticked
---      core/call: check_types, server_us
+--      core/call: check_types
 --      core/wake: append_events, wake_push
---      foreign/format: format_of, unpack_fields
+--      foreign/format: format_now, unpack_fields
 --      foreign/ids: record_of, words_of
 --      foreign/looks: place_of
 --      schedules/schedule: note_tick, tick_state, ticked_until
 
-local srv_us = server_us(now_ms, sweep)
-now_ms = math.floor(srv_us / 1000)
-local format = format_of(root, prefix, queue, layout, settings, now_ms)
+local srv_us, format = format_now(now_ms, sweep, root, prefix, queue, layout, settings)
+now_ms = format.now_ms
 check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 5) })
 -- A foreign client may have moved or removed it.
 wire_settle_schedule(format, name)

@@ -39,14 +39,14 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   elseif lease.kind == 'finish' then
     wire_done(format, id, job, lease.value, tonumber(lease.took_ms or 0), redo)
   elseif lease.kind == 'release' then
-    wire_back(format, id, job, true, redo)
+    wire_back(format, id, job)
   elseif lease.kind == 'retry' then
     -- Without a delay the job goes to the waiting jobs. In a redo its time may have come since the first
     -- copy: it stays among the delayed ones.
     failure.due_ms = lease.due_ms == 0 and now_ms or math.max(lease.due_ms, redo and now_ms + 1 or 0)
-    wire_again(format, id, job, failure, redo)
+    wire_again(format, id, job, failure)
   elseif lease.kind == 'bury' then
-    wire_bury(format, id, job, failure, redo)
+    wire_bury(format, id, job, failure)
   elseif lease.kind == 'drop' then
     wire_drop(format, id, job, lease.outcome, lease.error)
   end
@@ -202,7 +202,7 @@ local function reap_foreign(prefix, id, now_ms, format, events)
     -- An end was cut off after it cleared the token: the rest of it is done here.
     local kind, due_ms, failures = string.match(ending or '', '^(%a+) (%d+) (%d+)$')
     if taken == fence or not kind then
-      if here and job then wire_back(format, id, job, true, true) end
+      if here and job then wire_back(format, id, job) end
     else
       job = job or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }
       foreign_end(prefix, format, { id = id, job = job, kind = kind, due_ms = tonumber(due_ms),
@@ -241,11 +241,7 @@ local function reap_foreign(prefix, id, now_ms, format, events)
   -- so `run` must expire.
   own_note(run, now_ms + FOREIGN_RUN_MS, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '',
     unpack(note))
-  -- If the claim was cut off before it wrote its record, its writes on the wire may be incomplete: then
-  -- wire_back looks before it adds.
-  local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
-  local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
-  if here and job then wire_back(format, id, job, true, not (counter and known and known >= counter)) end
+  if here and job then wire_back(format, id, job) end
   if events then table.insert(events, { 'reaped', id, name, owner }) end
   return { 'reaped', fence, nonce, crashes }
 end

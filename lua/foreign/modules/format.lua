@@ -29,10 +29,10 @@
 --   wire_take              (id, job, place, lease) make it active
 --   wire_mine              (id, token) true while the job is held by this lease on the wire
 --   wire_done              (id, job, value, took_ms, redo) end it as finished
---   wire_again             (id, job, failure, redo) schedule its next run
---   wire_bury              (id, job, failure, redo) end it as dead
---   wire_drop              (id, job, outcome, redo) end it with another outcome
---   wire_back              (id, job, front, redo) move it back to the waiting jobs
+--   wire_again             (id, job, failure) schedule its next run
+--   wire_bury              (id, job, failure) end it as dead
+--   wire_drop              (id, job, outcome, error) end it with another outcome
+--   wire_back              (id, job) move it back to the front of the waiting jobs
 --   wire_due               (most) delayed jobs that are due
 --   wire_promote           (id, redo) move a due one to the waiting jobs; false where there is no job with
 --                          the id
@@ -85,12 +85,19 @@
 --   wire_may_tick          optional: (name, at_ms) false where a foreign scheduler has run this tick
 --   wire_ticked            optional: (name, at_ms, next_ms, id) a tick has made a job
 -- USES <format>: wire, wire_check, wire_elsewhere
+--      core/call: server_us
 
 -- What `wire` returns, once the types of the format's keys have been looked at (rule 1).
 local function format_of(root, prefix, queue, layout, settings, now_ms)
   local format = wire(root, prefix, queue, layout, settings, now_ms)
   wire_check(format)
   return format
+end
+
+-- The server's time in us, and the same at that time.
+local function format_now(given_ms, sweep, root, prefix, queue, layout, settings)
+  local srv_us = server_us(given_ms, sweep)
+  return srv_us, format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 end
 
 -- Raise where one of these keys is no set, as check_types does for other types.

@@ -81,21 +81,22 @@ local function strays_back(prefix, active, now_ms, most, format, events)
     local since_ms = tonumber(redis.call('ZSCORE', strays, id))
     if not since_ms or since_ms > now_ms then
       redis.call('ZADD', strays, now_ms, id)
-    elseif now_ms - since_ms >= 1000 and moved == most then
-      more = true
-    -- Only a valid id can be returned to the caller; an invalid one is set aside when it is claimed.
     elseif now_ms - since_ms >= 1000 then
-      moved = moved + 1
-      local job = wire_read(format, id)
-      if job and job.kind == 'J' then
-        wire_back(format, id, job, true)
-      else
-        wire_set_aside(format, id, nil, job and job.why or 'no job is behind this id')
-        redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
+      more = more or moved == most
+      if moved < most then
+        moved = moved + 1
+        local job = wire_read(format, id)
+        if job and job.kind == 'J' then
+          wire_back(format, id, job)
+        else
+          wire_set_aside(format, id, nil, job and job.why or 'no job is behind this id')
+          redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
+        end
+        redis.call('ZREM', strays, id)
+        -- Only a valid id can be returned to the caller; an invalid one is set aside when it is claimed.
+        if nameable(id) then back[#back + 1] = id end
+        if events then table.insert(events, { 'reaped', id, job and job.name or '', 'foreign' }) end
       end
-      redis.call('ZREM', strays, id)
-      if nameable(id) then back[#back + 1] = id end
-      if events then table.insert(events, { 'reaped', id, job and job.name or '', 'foreign' }) end
     end
   end
   for _, id in ipairs(redis.call('ZRANGE', strays, 0, 999)) do

@@ -65,8 +65,7 @@ local function wire_bury(w, id, job, failure)
   local changes = { status = '"failed"', updated_at = stamp(w),
     attempts = string.format('%d', failure.failures),
     error = go_quoted(failure.error), scheduled_for = false }
-  write_result(w, id, w.error_s, { 'status', 'failed', 'duration_ms',
-    string.format('%d', failure.took_ms or 0), 'error', failure.error })
+  write_result(w, id, w.error_s, { 'status', 'failed', 'duration_ms', '0', 'error', failure.error })
   -- A call that was cut off after this has buried it already.
   local there = (failure.redo or job.status == 'failed') and redis.call('LPOS', w.dead, id)
   if not there then redis.call('LPUSH', w.dead, id) end

@@ -195,9 +195,9 @@ local function wire_mine(w, id)
   return redis.call('LPOS', w.processing, id) and true or false
 end
 
-local function wire_back(w, id, job, front)
+local function wire_back(w, id, job)
   if job.kind ~= 'J' then return wire_set_aside(w, id, w.processing, job.why) end
-  redis.call(front and 'RPUSH' or 'LPUSH', home_of(w, id, job), id)
+  redis.call('RPUSH', home_of(w, id, job), id)
   redis.call('LREM', w.processing, 0, id)
 end
 
@@ -248,18 +248,17 @@ end
 -- removed.
 local function wire_promote(w, id)
   local job = wire_read(w, id)
-  if job and job.kind == 'corrupt' then wire_set_aside(w, id, w.scheduled, job.why) end
-  if not job or job.kind == 'corrupt' then
-    redis.call('ZREM', w.scheduled, id)
+  if job and job.kind == 'corrupt' then
+    wire_set_aside(w, id, w.scheduled, job.why)
     return false
   end
-  if job.status ~= 'completed' then
+  if job and job.status ~= 'completed' then
     redis.call('SET', at_job(w, id), with_members(job.body,
       { status = job.status == 'scheduled' and '"pending"' or nil, scheduled_for = false }))
     redis.call('LPUSH', home_of(w, id, job), id)
   end
   redis.call('ZREM', w.scheduled, id)
-  return true
+  return job ~= nil
 end
 
 -- The entry of a crashed worker looks like that of a running job, so only time tells them apart. If

@@ -206,12 +206,12 @@ local function again_now(w, id, priority, redo)
 end
 
 -- Writes. A job that its foreign client has ended, but could not release, is not run again.
-local function wire_back(w, id, job, front)
+local function wire_back(w, id, job)
   local status = text_at(at_status(w, id))
   if job and job.kind == 'J' and status ~= 'completed' and status ~= 'dead' and status ~= 'failed' then
     -- An entry that a take which was cut off has left in the list stays there.
     if not redis.call('LPOS', w.at_waiting, id, 'MAXLEN', 1000) then
-      redis.call(front and 'LPUSH' or 'RPUSH', w.at_waiting, id)
+      redis.call('LPUSH', w.at_waiting, id)
     end
     redis.call('SET', at_status(w, id), 'waiting')
   elseif not (job and job.kind == 'J') and not status then

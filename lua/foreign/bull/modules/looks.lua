@@ -1,5 +1,5 @@
 -- Bull: reads of jobs, and admin actions.
--- USES bull/wire: is_waiting, push_waiting, reserved_id, wire_place, wire_promote
+-- USES bull/wire: bounded_time, is_waiting, push_waiting, reserved_id, wire_place, wire_promote
 --      foreign/format: page_of_lists
 
 -- By the original's rule a job in `active` without a lock is stalled. `ours(id)` is true for a job that the
@@ -52,8 +52,7 @@ local function wire_list(w, state, offset, limit, newest_first)
     local found = redis.call(newest_first and 'ZREVRANGE' or 'ZRANGE', w.keys.delayed, offset,
       offset + limit - 1, 'WITHSCORES')
     for at = 1, #found, 2 do
-      local time = math.max(0, math.min(math.floor(tonumber(found[at + 1]) / 4096), 140737488355328))
-      flat[at], flat[at + 1] = found[at], string.format('%.0f', time)
+      flat[at], flat[at + 1] = found[at], string.format('%.0f', bounded_time(found[at + 1]))
     end
     return flat
   end

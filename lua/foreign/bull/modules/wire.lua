@@ -243,11 +243,11 @@ end
 -- A job that the engine leases is in the engine's `active` until all is done, so its id leaves the wire's
 -- `active` first. If the call is cut off in between, the job is in no list, and a sweep brings it back. The
 -- job of a foreign client has no such entry: its id leaves last, and must not be added twice.
-local function wire_back(w, id, job, front)
+local function wire_back(w, id)
   local place, leased = wire_place(w, id), redis.call('ZSCORE', w.prefix .. 'active', id)
   if leased then leave_active(w, id) end
   if (place == nil or place == 'active') and (leased or not is_waiting(w, id)) then
-    push_waiting(w, id, front and 'RPUSH' or 'LPUSH')
+    push_waiting(w, id, 'RPUSH')
   end
   if not leased then leave_active(w, id) end
 end

@@ -5,8 +5,9 @@
 -- The original's rate limiter: `rate_limit:<key>` holds the start of a window (s) and how many jobs ran in
 -- it. The limit itself is not on the wire: it is the queue's own, for the job's key or for its name. Only
 -- claims use it, so reading and counting are one step.
-
-local function rate_of(w, job)
+-- The open window: its key (nil: no limit), its start, how many ran in it (start nil: a new one begins), the
+-- limit and its length.
+local function rate_window(w, job)
   if not w.limits then
     w.limits = {}
     local flat = redis.call('HGETALL', w.prefix .. 'limits')
@@ -15,14 +16,8 @@ local function rate_of(w, job)
   local definition = job.key and (w.limits['k:' .. job.key] or w.limits['k:*']) or w.limits['n:' .. job.name]
   local rate, per_ms = string.match(definition or '', '^%d+ (%d+) (%d+) %a+$')
   if not rate or rate == '0' then return nil end
-  return at_rate(w, job.key or job.name), tonumber(rate), tonumber(per_ms)
-end
-
--- The open window: its key, its start, how many ran in it (start nil: a new one begins), the limit and its
--- length.
-local function rate_window(w, job)
-  local key, rate, per_ms = rate_of(w, job)
-  if not key then return nil end
+  rate, per_ms = tonumber(rate), tonumber(per_ms)
+  local key = at_rate(w, job.key or job.name)
   local was = redis.pcall('HMGET', key, 'window_start', 'run_count')
   local start_s, ran = not was.err and tonumber(was[1]), not was.err and tonumber(was[2]) or 0
   -- A window that lies ahead of now because the clock stepped back counts as over (rule 10).
@@ -70,11 +65,11 @@ local function expire_job_run(w, id, seconds)
   if seconds > 0 then redis.call('EXPIRE', at_job(w, id), seconds) else redis.call('DEL', at_job(w, id)) end
 end
 
-local function wire_back(w, id, _, front)
+local function wire_back(w, id)
   local known = redis.call('EXISTS', at_job(w, id)) == 1
   local held = leave_pending(w, id) > 0
   -- Without an entry in `pending` an earlier copy or a foreign client may have moved it back.
-  if known and (held or not wire_place(w, id)) then place_push(w, 'waiting', id, front) end
+  if known and (held or not wire_place(w, id)) then place_push(w, 'waiting', id, true) end
   list_queue(w)
 end
 
@@ -119,9 +114,9 @@ local function note_failures(w, id, failure)
   redis.call('HSET', at_job(w, id), 'retry_count', string.format('%d', failure.failures))
 end
 
-local function wire_again(w, id, _, failure, redo)
+local function wire_again(w, id, _, failure)
   -- An earlier copy was cut off, and the job was moved back since.
-  if redo and not place_has(w, 'pending', id) and wire_place(w, id) then return end
+  if failure.redo and not place_has(w, 'pending', id) and wire_place(w, id) then return end
   redis.call('ZADD', w.keys.scheduled, string.format('%d', failure.due_ms), id)
   note_failures(w, id, failure)
   leave_pending(w, id)

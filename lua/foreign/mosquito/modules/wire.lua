@@ -1,6 +1,6 @@
 -- The wire format of Mosquito.
 -- USES core/call: check_types
---      foreign/format: rfc3339
+--      foreign/format: page_of_lists, rfc3339
 --      mosquito/ends: count_rate, rate_ends_ms
 --      mosquito/looks: register_worker, wire_paused
 
@@ -58,17 +58,10 @@ end
 
 -- A page of ids and their scores, the oldest first; a list has no scores.
 local function place_page(w, which, from, count, newest_first)
-  local ids, scores = {}, {}
-  if is_list(w, which) and newest_first then
-    ids = redis.call('LRANGE', w.keys[which], from, from + count - 1)
-  elseif is_list(w, which) then
-    local found = redis.call('LRANGE', w.keys[which], -from - count, -from - 1)
-    for at = #found, 1, -1 do ids[#ids + 1] = found[at] end
-  else
-    local words = newest_first and { 'REV', 'WITHSCORES' } or { 'WITHSCORES' }
-    local found = redis.call('ZRANGE', w.keys[which], from, from + count - 1, unpack(words))
-    for at = 1, #found, 2 do ids[#ids + 1], scores[#scores + 1] = found[at], found[at + 1] end
-  end
+  if is_list(w, which) then return page_of_lists({ w.keys[which] }, from, count, newest_first), {} end
+  local ids, scores, words = {}, {}, newest_first and { 'REV', 'WITHSCORES' } or { 'WITHSCORES' }
+  local found = redis.call('ZRANGE', w.keys[which], from, from + count - 1, unpack(words))
+  for at = 1, #found, 2 do ids[#ids + 1], scores[#scores + 1] = found[at], found[at + 1] end
   return ids, scores
 end
 
