@@ -76,6 +76,19 @@ def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: M
         assert changed_keys(desk, before) == set(), action
 
 
+@only(FOREIGN)
+def test_what_is_done_by_hand_takes_each_entry_of_a_job_along(desk: ModelDesk) -> None:
+    """As programs that promote it twice leave them."""
+    for action, state in (("cancel", "waiting"), ("discard", "dead"), ("requeue", "dead")):
+        desk.begin().put("j")
+        if state == "dead":
+            desk.bury("j")
+        lists = [key for key, (_, found, _) in desk.wire().items() if found == [desk.ids["j"].encode()]]
+        for key in lists:
+            desk.redis.lpush(key, desk.ids["j"])
+        assert desk.alter(action, state, "j")[0].done and not desk.redis.exists("none", *lists), (action, lists)
+
+
 def test_rule_05_a_failed_run_that_buried_is_told_so_again_after_the_requeue(desk: ModelDesk) -> None:
     (job,) = desk.put("j", attempts=1).claim("a")
     assert desk.retry(job.lease) == ("ok", "buried") and desk.alter("requeue", "dead", "j")[0].done

@@ -145,6 +145,12 @@ def test_a_lease_that_ends_is_taken_and_its_late_finish_refused(desk: ModelDesk)
     assert desk.queue.counts().active == 0
 
 
+def test_rule_13_a_sweep_takes_half_as_many_leases_as_it_may_move(desk: ModelDesk) -> None:
+    desk.enqueue("j1", "j2", "j3").held().swept().sweeps(3, LEASE_MS // 3).tick(1)
+    swept = [desk.run(desk.sweep_operation(limit=3)) for _ in range(3)]
+    assert [len(one.leases) for one in swept] == [2, 1, 0] and swept[0].sleep_ms == 0
+
+
 def test_rule_11_a_lease_that_nobody_has_taken_yet_still_ends_well(desk: ModelDesk) -> None:
     job = desk.put_and_claim("j")
     assert desk.tick(3 * LEASE_MS).state("j") == "stuck" and desk.finish(job.lease) == [("ok", "finished")]
@@ -170,8 +176,10 @@ def test_rule_09_a_late_renewal_arms_nothing_and_one_that_was_applied_is_not_app
 
 
 def test_rule_10_a_clock_that_steps_back_holds_no_lease_longer_than_one(desk: ModelDesk) -> None:
-    (job,) = desk.leased("j1")
+    (job,) = desk.set_limit("n:main", concurrency=1).leased("j1")
+    held = f"{desk.keys.prefix}held:n:main"
     assert desk.swept().tick(-900_000).swept().redis.zscore(desk.keys.active, "j1") == desk.now_ms + LEASE_MS
+    assert desk.redis.zscore(held, "j1") == desk.now_ms + LEASE_MS, "its place in the limit as well"
     assert [lease for lease, _ in desk.sweep_past(LEASE_MS + 1)] == [job.lease]
     assert [job.lease.job for job in desk.claim("b")] == ["j1"]
 

@@ -62,6 +62,7 @@ def test_what_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
     assert (found.name, found.payload, found.options.attempts) == ("main", {"label": "j"}, 4)
     assert (found.state, found.fence, found.owner, found.claims) == ("active", job.lease.fence, "b", 2)
     assert found.lease_end_ms == desk.now_ms + LEASE_MS and abs(found.enqueued_ms - desk.now_ms) <= 60_000
+    assert desk.run(Page("stuck", 0, 10)).jobs == ()
     assert desk.tick(LEASE_MS + 1).state("j") == "stuck"
     assert desk.labels(desk.run(Page("stuck", 0, 10)).jobs) == ["j"]
     assert desk.queue.jobs.get(desk.queue.model.new_id() or "987654321") is None
@@ -72,6 +73,19 @@ def test_pages_follow_the_order_in_which_jobs_will_run(desk: ModelDesk) -> None:
     assert desk.labels(desk.run(Page("waiting", 3, 3)).jobs) == ["d", "e"]
     assert desk.labels(desk.run(Page("waiting", 0, 2, newest_first=True)).jobs) == ["e", "d"]
     assert list(desk.take()) == [*"abcde"]
+
+
+def test_each_state_has_pages_from_either_end(desk: ModelDesk) -> None:
+    for state in ("finished", "dead", "delayed"):
+        desk.begin()
+        for label in "abc":
+            desk.tick(1_000).put(label, delay_ms=60_000 if state == "delayed" else 0)
+            if state == "finished":
+                desk.finish(desk.one().lease)
+            elif state == "dead":
+                desk.bury(label)
+        pages = [desk.run(Page(state, at, 2, newest_first=newest)).jobs for at, newest in ((0, False), (1, False), (0, True))]
+        assert [desk.labels(page) for page in pages] == [["a", "b"], ["b", "c"], ["c", "b"]], state
 
 
 def test_what_has_become_of_a_job_is_told(desk: ModelDesk) -> None:

@@ -93,10 +93,11 @@ def test_retries_change_nothing_in_the_json_but_the_attempts(desk: ModelDesk, cl
 
 
 def test_attempts_are_added_where_a_foreign_job_has_none(desk: ModelDesk, client: BridgeClient) -> None:
-    client.redis.set(KEYS.data("j"), '{"type":"main","retry":{"attempts":1}}')
+    client.redis.set(KEYS.data("j"), '{"type":"main","retry":{"attempts":1}}', ex=600)
     client.redis.rpush(KEYS.waiting, "j")
     desk.run(Retry((Failure(desk.claim()[0].lease, "no"),)))
     assert client.redis.get(KEYS.data("j")) == '{"type":"main","retry":{"attempts":1},"attempts":1}'
+    assert client.redis.ttl(KEYS.data("j")) > 0, "it ends when its client said"
 
 
 @pytest.mark.feature("BQ25", model="bridge")

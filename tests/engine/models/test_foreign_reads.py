@@ -75,8 +75,10 @@ def test_another_progress_of_a_bull_job_is_a_later_one(ironclaim_url: str, clien
 
 @pytest.mark.feature("BQ02", "BQ03", model="bridge")
 def test_workers_of_a_bridge_registry_are_listed_behind_ours(bridge: ModelDesk, client: redis.Redis) -> None:
-    bridge.beat("a", about='{"name":"ours","routing":{},"pid":1,"host":"h"}')
+    bridge.beat("a", about='{"name":"ours"}')
     now_ms = bridge.now_ms
+    ours = f'{{"serverId":"ours","stack":"","region":"","capabilities":[],"lastSeen":{now_ms},"pid":0,"hostname":""}}'
+    assert client.get(BRIDGE.worker("ours")) == ours
     about = {"serverId": "theirs", "stack": "node", "region": "eu", "capabilities": ["gpu"], "lastSeen": now_ms - 9_000}
     client.sadd(BRIDGE.workers, "theirs", "lost", "broken")
     client.set(BRIDGE.worker("theirs"), json.dumps(about | {"pid": 77, "hostname": 'h"ost'}))
@@ -85,9 +87,9 @@ def test_workers_of_a_bridge_registry_are_listed_behind_ours(bridge: ModelDesk, 
     client.set(BRIDGE.worker("broken"), "no JSON")
     client.sadd(BRIDGE.workers, "odd")
     client.set(BRIDGE.worker("odd"), '{"serverId":"odd","lastSeen":0x1,"pid":0x10,"capabilities":[no],"stack":7}')
-    ours, lost, odd, theirs = bridge.queue.workers.list()
+    our, lost, odd, theirs = bridge.queue.workers.list()
     assert (odd.name, odd.alive, odd.pid, odd.attributes) == ("odd", False, 16, {"stack": "", "region": "", "capabilities": []})
-    assert (ours.name, ours.alive) == ("ours", True)
+    assert (our.name, our.alive) == ("ours", True)
     assert (theirs.name, theirs.alive, theirs.beat_age_ms, theirs.pid, theirs.host) == ("theirs", True, 2_000, 77, 'h"ost')
     assert theirs.attributes == {"stack": "node", "region": "eu", "capabilities": ["gpu"]}
     assert (lost.name, lost.alive, lost.beat_age_ms) == ("lost", False, 9_000)

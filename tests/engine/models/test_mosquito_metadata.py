@@ -1,5 +1,7 @@
 """What jobs of one name share on a Mosquito keyspace (MQ16)."""
 
+from dataclasses import replace
+
 import pytest
 import redis
 
@@ -29,7 +31,8 @@ def test_adding_is_done_once_however_often_it_is_sent(ironclaim_url: str) -> Non
         metadata.add("seen")
         call = queue.model.call(_added())
         assert [queue.driver.run(call).values for _ in range(3)] == [(2,), (2,), (2,)]
-        assert metadata.get() == {"seen": "2"}
+        late = replace(_added(), op_id="2" * 16, not_after_ms=queue.driver.run(call).srv_us // 1000 - 1)
+        assert queue.driver.run(queue.model.call(late)).result == "refused" and metadata.get() == {"seen": "2"}
 
 
 def test_what_does_not_fit_is_refused(ironclaim_url: str) -> None:

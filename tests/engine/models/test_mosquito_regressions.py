@@ -203,6 +203,16 @@ def test_a_job_that_a_living_overseer_took_from_a_dead_worker_stays_there(desk: 
     assert desk.redis.zcard(desk.queue.model.keys.active) == 0
 
 
+def test_a_runner_that_took_a_job_holds_a_second_entry_of_it_off(desk: MosquitoDesk) -> None:
+    """Lists are searched for their newest 1,000, because v2 leaves entries behind."""
+    id = desk.theirs.enqueue(KIND)
+    for entry in (id, *(f"left{number}" for number in range(999))):
+        desk.theirs.push(desk.there.pending, entry)
+    assert desk.take() == []
+    desk.theirs.push(desk.there.pending, "left999")
+    assert [job.lease.job for job in desk.take()] == ([id] if desk.layout == "live" else [])
+
+
 @pytest.mark.slow
 def test_5_3_8_five_thousand_ids_of_one_moment_are_all_different(desk: MosquitoDesk) -> None:
     found: set[str] = set()
