@@ -86,7 +86,9 @@ def test_what_is_done_by_hand_takes_each_entry_of_a_job_along(desk: ModelDesk) -
         lists = [key for key, (_, found, _) in desk.wire().items() if found == [desk.ids["j"].encode()]]
         for key in lists:
             desk.redis.lpush(key, desk.ids["j"])
+        desk.wakes()
         assert desk.alter(action, state, "j")[0].done and not desk.redis.exists("none", *lists), (action, lists)
+        assert desk.wakes() == (action == "requeue")
 
 
 def test_rule_05_a_failed_run_that_buried_is_told_so_again_after_the_requeue(desk: ModelDesk) -> None:

@@ -8,11 +8,12 @@ import pytest
 from engine import errors, models
 from engine.ops import base, jobs
 from engine.ops.claims import Bury, Drop, DropOutcome, Extend, Failure, Finish, LeasedJob, Release, Retry
+from engine.ops.looks import ReadEvents
 from engine.routing import Attributes
 from tests.conformance.declared import accepts, attempts
 from tests.conformance.desk import ModelDesk
-from tests.conformance.models import FOREIGN, WITH_LISTS, only, take_over, waiting_of
-from tests.engine.desk import LEASE_MS
+from tests.conformance.models import FOREIGN, WITH_LISTS, key_of, only, take_over, waiting_of
+from tests.engine.desk import HOUR_MS, LEASE_MS
 
 
 def fail_until_dead(desk: ModelDesk, label: str) -> int:
@@ -151,6 +152,16 @@ def test_rule_13_a_sweep_takes_half_as_many_leases_as_it_may_move(desk: ModelDes
     assert [len(one.leases) for one in swept] == [2, 1, 0] and swept[0].sleep_ms == 0
 
 
+def test_rule_13_leases_of_a_worker_that_beats_no_more_are_taken_and_told(desk: ModelDesk) -> None:
+    beat = replace(desk.beat_operation(lease_ms=HOUR_MS), incarnation=desk.claim_operation().incarnation)
+    job = desk.keep_events().did(beat).put("j").one(lease_ms=HOUR_MS)
+    assert [desk.tick(10_000).beat("b").orphaned for _ in range(4)] == [False, False, False, True] and desk.wakes() >= 0
+    call = desk.orphans_operation()
+    replies = [desk.run(operation).leases for operation in (call, call, desk.orphans_operation())]
+    assert replies == [((job.lease, 1),)] * 2 + [()] and desk.wakes() == 1
+    assert desk.run(ReadEvents("0-0", 100, 0)).events[-1].kind == "reaped" and desk.one("b").lease.job == job.lease.job
+
+
 def test_rule_11_a_lease_that_nobody_has_taken_yet_still_ends_well(desk: ModelDesk) -> None:
     job = desk.put_and_claim("j")
     assert desk.tick(3 * LEASE_MS).state("j") == "stuck" and desk.finish(job.lease) == [("ok", "finished")]
@@ -254,6 +265,20 @@ def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ModelDesk, sp
         assert desk.claim("b") == [] and not desk.redis.exists(line), "the entry is gone"
         counts = desk.queue.counts()
         assert (counts.finished, counts.buried, counts.active) == told
+
+
+@only(FOREIGN)
+def test_a_run_ends_although_nobody_can_read_its_job_any_more(desk: ModelDesk, spec: models.Spec) -> None:
+    for outcome, end in ENDS.items():
+        lease, key = desk.begin().enqueue("j1", attempts=3).one().lease, key_of(spec, "desk", "j1")
+        if desk.redis.type(key) == b"hash":
+            desk.redis.hset(key, mapping={"opts": "{oops", "retry_count": "many"})
+        else:
+            desk.redis.set(key, "{oops")
+        assert desk.run(end(lease)).items[0][0] == "ok" and desk.queue.counts().active == 0, outcome
+        assert desk.tick(1_000).swept().claim("b") == []
+        counts = desk.queue.counts()
+        assert (counts.waiting, counts.delayed, counts.active) == (0, 0, 0), outcome
 
 
 @only(FOREIGN)

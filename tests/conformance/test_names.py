@@ -119,10 +119,13 @@ def test_an_id_that_is_no_text_stays_where_it_is_and_is_listed(spec: Spec, ironc
     bad = [b"half \xe9", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"x" * 70_000]
     for id in bad:
         put_raw(spec, desk.redis, "desk", id, "main")
+    longest = ("x" * 65_536, "\u00e9" * 65_536)
+    for id in longest:
+        put_raw(spec, desk.redis, "desk", id, "main")
     before = desk.put("good").redis.dump(waiting_of(spec, "desk"))
     claimed = desk.run(desk.claim_operation(limit=50))
-    assert [job.lease.job for job in claimed.jobs] == [desk.ids["good"]] and claimed.corrupt == ()
-    assert desk.finish(claimed.jobs[0].lease) == [("ok", "finished")]
+    assert {job.lease.job for job in claimed.jobs} == {desk.ids["good"], *longest} and claimed.corrupt == ()
+    assert desk.finish(*(job.lease for job in claimed.jobs)) == [("ok", "finished")] * 3
     desk.tick(1_100).sweep()
     assert before and sorted(read_back(spec, desk.redis, "desk")) == sorted(bad)
     listed = desk.queue.jobs.list("waiting")

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from engine.models import Spec
-from engine.ops.looks import Listing
+from engine.ops.looks import Listing, ReadEvents
 from engine.ops.schedules import EnableSchedule, Missed
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, only
@@ -40,12 +40,13 @@ def waiting(desk: ModelDesk) -> list[str]:
 
 
 def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: ModelDesk) -> None:
-    assert put(desk) == "new" and put(desk) == "same"
+    assert put(desk.keep_events()) == "new" and put(desk) == "same"
     promoted = desk.to(FIRST_MS - 1).sweep()
     assert (promoted.due, promoted.sleep_ms) == ((), 1)
     desk.to(FIRST_MS).wakes()
     (reply,) = desk.turn()
     assert reply.result == "ticked" and list(reply.jobs) == waiting(desk) and desk.wakes() == 1
+    assert [(event.kind, event.job) for event in desk.run(ReadEvents("0-0", 100, 0)).events] == [("created", reply.jobs[0])]
     assert [stored(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped", "error")] == [
         str(FIRST_MS + MINUTE_MS),
         str(FIRST_MS),

@@ -57,13 +57,14 @@ def test_each_tick_makes_a_job_of_its_own(desk: ModelDesk, client: BridgeClient)
 @pytest.mark.feature("BQ10", model="bridge")
 def test_an_entry_of_a_foreign_client_ticks_and_is_rescheduled(desk: ModelDesk, client: BridgeClient) -> None:
     """6.4: across the gap of 2026-03-08 the score moves as the original's client moves it."""
-    job = client.cron(FIRST_MS, "*/5 * * * *", "main", metadata={"own": [1.0]})
+    job = client.cron(FIRST_MS, "*/5 * * * *", "main", metadata={"own": [1.0]}, attempts=2)
     assert desk.turn() == []
     (reply,) = desk.to(FIRST_MS).turn()
     assert reply.jobs == (f"cron:{job}:{FIRST_MS}",) == tuple(waiting(client))
     assert client.redis.zscore(KEYS.cron, job) == FIRST_MS + 300_000 and desk.turn() == []
     run = client.data(reply.jobs[0])
     assert (run["type"], run["schedule"], run["metadata"], run["attempts"]) == ("main", {}, {"own": [1.0]}, 0)
+    assert run["createdAt"] == FIRST_MS
     assert client.data(job)["schedule"]["cron"] == "*/5 * * * *" and client.status(job) == "cron"
     assert len(desk.to(FIRST_MS + 300_000).turn()) == 1 and len(waiting(client)) == 2
     timing = {schedule.name: schedule for schedule in desk.queue.schedules.list()}[job].timing

@@ -211,6 +211,7 @@ def test_counts_that_others_have_set_for_runners_are_ours_too(desk: MosquitoDesk
     desk.theirs.redis.hset(desk.there.executor_count(), "count", "8")
     learned = desk.beaten("a", about=about).news(0, "w")
     assert (learned.concurrency, desk.news(0, "other").concurrency) == (8, 8)
+    assert desk.redis.pexpiretime(desk.keys.news(learned.version - 1)) == desk.now_ms + 60_000
     desk.theirs.redis.hset(desk.there.executor_count("w"), "count", "3")
     desk.theirs.redis.hset(desk.there.concurrency_limits(), "desk", "5")
     desk.beat("a", about=about)

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, models
+from engine.errors import WrongKeyType
 from engine.ops.admin import SetMetadata
 from engine.queue.admin import JobMetadata
 from tests.engine.helpers.producing import refused
@@ -43,6 +44,8 @@ def test_what_does_not_fit_is_refused(ironclaim_url: str) -> None:
         metadata.set(a="text")
         refused(Exception, "holds no number", metadata.add, "a")
         assert metadata.get() == {"a": "text"}
+        redis.Redis.from_url(ironclaim_url).set("mosquito:job_metadata:bad", "x")
+        refused(WrongKeyType, "job_metadata:bad is a string", JobMetadata(queue, "bad").set, a="text")
     with Queue("q", url=ironclaim_url) as queue, pytest.raises(UnsupportedFeature, match="lanes"):
         JobMetadata(queue, "ok_job")
 
