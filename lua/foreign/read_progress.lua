@@ -7,12 +7,12 @@
 -- ARGV
 --   id        the job
 -- REPLY srv_us, percent, message, data and at_ms as JSON; '' where nothing is noted
--- USES <format>: wire, wire_progress
---      core/call: check_types, server_us
+-- USES <format>: wire_progress
+--      core/call: check_types
+--      foreign/format: unchecked_now
 
-local srv_us = server_us(now_ms, sweep)
+local srv_us, format = unchecked_now(now_ms, sweep, root, prefix, queue, layout, settings)
 check_types({}, { run }, {})
-local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local own = redis.call('HGET', run, 'progress') or ''
 local percent, message, at_ms = wire_progress(format, id, string.match(own, '"percent":([%d.eE+-]+)'))
 if not percent or percent ~= percent or math.abs(percent) == math.huge

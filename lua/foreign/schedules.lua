@@ -13,12 +13,11 @@
 --   offset    number: first rank
 --   limit     number: most schedules of the page
 -- REPLY srv_us, 1 where more follow, then for each as in the script of Lanes
--- USES <format>: wire, wire_add_entry, wire_next_tick_ms, wire_schedule_names
---      core/call: server_us
+-- USES <format>: wire_add_entry, wire_next_tick_ms, wire_schedule_names
+--      foreign/format: unchecked_now
 --      schedules/schedule: add_schedule
 
-local srv_us = server_us(now_ms, sweep)
-local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+local srv_us, format = unchecked_now(now_ms, sweep, root, prefix, queue, layout, settings)
 local page = {}
 local function add(known, key)
   local next_ms, before = wire_next_tick_ms(format, known), #page

@@ -103,8 +103,8 @@ mend_held(prefix, active, now_ms)
 local most = share_left(limit, used)
 local promoted, unread = foreign_promote(prefix, format, most)
 for _, id in ipairs(unread) do take('corrupt', id, '0', '-', 0) end
-local resumed = lift_pauses(prefix, now_ms, format)
-if #taken > 0 or promoted > 0 or resumed or wire_count(format, 'waiting') > 0 then
+lift_pauses(prefix, now_ms, format)
+if #taken > 0 or promoted > 0 or wire_count(format, 'waiting') > 0 then
   wake_push(prefix .. 'wake')
 end
 table.insert(taken, 1, promoted)

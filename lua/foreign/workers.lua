@@ -10,12 +10,12 @@
 --   offset    number: first rank
 --   limit     number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last heartbeat
--- USES <format>: wire, wire_workers
---      core/call: check_types, server_us
+-- USES <format>: wire_workers
+--      core/call: check_types
+--      foreign/format: unchecked_now
 
 check_types({ workers }, { sweep }, {}, { leader })
-local srv_us = server_us(now_ms, sweep)
-local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+local srv_us, format = unchecked_now(now_ms, sweep, root, prefix, queue, layout, settings)
 local found, page = {}, redis.call('ZRANGE', workers, offset, offset + limit - 1, 'WITHSCORES')
 for at = 1, #page, 2 do
   found[#found + 1], found[#found + 2] = page[at], page[at + 1]

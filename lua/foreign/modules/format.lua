@@ -94,10 +94,17 @@ local function format_of(root, prefix, queue, layout, settings, now_ms)
   return format
 end
 
--- The server's time in us, and the same at that time.
-local function format_now(given_ms, sweep, root, prefix, queue, layout, settings)
+-- The server's time in us, and what `wire` returns at that time.
+local function unchecked_now(given_ms, sweep, root, prefix, queue, layout, settings)
   local srv_us = server_us(given_ms, sweep)
-  return srv_us, format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+  return srv_us, wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+end
+
+-- The same, once the types of the format's keys have been looked at.
+local function format_now(...)
+  local srv_us, format = unchecked_now(...)
+  wire_check(format)
+  return srv_us, format
 end
 
 -- Raise where one of these keys is no set, as check_types does for other types.

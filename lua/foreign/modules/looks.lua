@@ -105,18 +105,15 @@ local function strays_back(prefix, active, now_ms, most, format, events)
   return back, moved, more
 end
 
--- End the pauses whose time is over, on the wire too, where pauses have no end. Returns whether one ended,
--- and the time (ms) of the next.
+-- End the pauses whose time is over, on the wire too, where pauses have no end.
 local function lift_pauses(prefix, now_ms, format)
-  local rest, ended = prefix .. 'rest', false
+  local rest = prefix .. 'rest'
   for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
     local name = string.sub(member, 3)
     redis.call('HDEL', prefix .. 'paused', name)
     wire_resume(format, name)
     redis.call('ZREM', rest, member)
-    ended = true
   end
-  return ended, tonumber(redis.call('ZRANGE', rest, 0, 0, 'WITHSCORES')[2])
 end
 
 -- Milliseconds until the next lease end, due time, tick or end of a pause, at most `most_ms`: how long a
@@ -131,5 +128,5 @@ local function sleep_for(prefix, now_ms, most_ms, format)
     end
     soonest = math.min(soonest, at_ms)
   end
-  return math.max(0, math.floor(math.min(soonest, wire_next_due_ms(format) or soonest) - now_ms))
+  return math.max(0, math.min(soonest, wire_next_due_ms(format) or soonest) - now_ms)
 end

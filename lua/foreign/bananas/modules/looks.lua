@@ -252,11 +252,7 @@ local function wire_purge(w, most)
       end
     end
   until cursor == '0' or gone >= most or looked >= 100
-  if cursor == '0' then
-    redis.call('DEL', w.prefix .. 'purge')
-  else
-    redis.call('SET', w.prefix .. 'purge', cursor, 'EX', 3600)
-  end
+  redis.call('SET', w.prefix .. 'purge', cursor, 'EX', 3600)
   return cursor ~= '0'
 end
 

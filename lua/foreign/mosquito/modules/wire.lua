@@ -40,7 +40,6 @@ end
 -- Remove the entry of the id that a claim would reach first.
 local function place_drop_next(w, id)
   if not w.live then return redis.call('ZREM', w.keys.waiting, id) end
-  if redis.call('LINDEX', w.keys.waiting, -1) == id then return #redis.call('RPOP', w.keys.waiting) end
   return redis.call('LREM', w.keys.waiting, -1, id)
 end
 
