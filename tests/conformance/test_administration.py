@@ -3,7 +3,7 @@
 from typing import Any
 
 from engine import Queue, models
-from engine.ops.admin import AdminAction, Era, SetRetention
+from engine.ops.admin import AdminAction, Era, Forget, SetRetention
 from engine.ops.claims import Bury, Extend, Failure, Retry
 from engine.ops.workers import ReportRunTimes, RunTimes
 from tests.conformance.desk import STATES, ModelDesk, label_of
@@ -179,6 +179,23 @@ def test_many_are_cleaned_and_drained_in_pieces(spec: models.Spec, ironclaim_url
         queue.enqueue_many([{"name": "main", "payload": {"label": number}, "delay_ms": HOUR_MS} for number in range(20)])
         assert queue.clean("waiting", older_than_ms=HOUR_MS) == 0 and queue.clean("waiting", limit=100) == 100
         assert queue.drain() == 1_100 and queue.counts().delayed == 20 and queue.drain(delayed=True) == 20
+
+
+@only(FOREIGN)
+def test_pauses_whose_time_is_over_are_forgotten_by_a_sweep(desk: ModelDesk) -> None:
+    assert desk.put("j").pause("main", 1_000).pause("*", 1_000).swept(999).claim() == []
+    assert desk.swept(1).redis.exists(desk.keys.paused, f"{desk.keys.prefix}rest") == 0 and list(desk.take()) == ["j"]
+
+
+@only(FOREIGN)
+def test_rule_07_a_second_copy_of_an_obliteration_is_told_the_same_and_removes_nothing_new(desk: ModelDesk) -> None:
+    desk.put("j").take()
+    for phase, force, result in (("begin", False, "done"), ("begin", True, "repeated"), ("end", True, "repeated")):
+        call = desk.call(Forget(phase, force, **desk.identity()))
+        first = desk.send(call)
+        before, again = desk.resume().put(f"{phase}-{force}").dump(), desk.send(call)
+        assert (again.result, again.era, again.busy, again.more) == (result, first.era, not force, first.more)
+        assert desk.dump() == before and first.busy is not force
 
 
 @only(FOREIGN)

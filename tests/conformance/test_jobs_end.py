@@ -172,6 +172,8 @@ def test_rule_09_a_lease_is_renewed(desk: ModelDesk) -> None:
     for renewal in range(1, 6):
         extended = desk.tick(LEASE_MS // 3).run(desk.extend_operation(job.lease, renewal=renewal))
         assert extended.items == (("ok", desk.now_ms + LEASE_MS),) and desk.sweep().leases == ()
+    long, until_ms = Extend((job.lease,), 6, HOUR_MS, desk.now_ms + 3_000), desk.now_ms + HOUR_MS
+    assert desk.did(long).swept().redis.zscore(desk.keys.active, desk.ids["j"]) == until_ms, "no sweep cuts it short"
     assert desk.run(Extend((job.lease,), 9, LEASE_MS, desk.now_ms - 1)).items[0][0] in ("void", "stale")
     assert desk.finish(job.lease) == [("ok", "finished")]
 
@@ -243,6 +245,14 @@ def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ModelDesk) -> No
     assert len(desk.claim("c")) == 1 and desk.claim("c") == [] and len(desk.tick(60_001).claim("c")) == 1
 
 
+@only(FOREIGN)
+def test_rule_20_a_sweep_frees_places_that_no_lease_holds(desk: ModelDesk) -> None:
+    held = f"{desk.keys.prefix}held:n:main"
+    desk.set_limit("n:main", concurrency=2).leased("j1")
+    desk.redis.zadd(held, {"left": desk.now_ms})
+    assert desk.swept().redis.zrange(held, 0, -1) == [b"j1"]
+
+
 def test_rule_20_a_job_that_goes_back_unstarted_gives_its_place_in_the_window_back(desk: ModelDesk, spec: models.Spec) -> None:
     (given,) = desk.set_limit("n:main", rate=1, per_ms=60_000).leased("j1")
     again = desk.did(Release((given.lease,))).claim("b")
@@ -269,10 +279,11 @@ def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ModelDesk, sp
 
 @only(FOREIGN)
 def test_a_run_ends_although_nobody_can_read_its_job_any_more(desk: ModelDesk, spec: models.Spec) -> None:
-    for outcome, end in ENDS.items():
+    uncharged = {"uncharged": lambda lease: Retry((Failure(lease, "later", 500, charge=False),))}
+    for outcome, end in {**ENDS, **uncharged}.items():
         lease, key = desk.begin().enqueue("j1", attempts=3).one().lease, key_of(spec, "desk", "j1")
         if desk.redis.type(key) == b"hash":
-            desk.redis.hset(key, mapping={"opts": "{oops", "retry_count": "many"})
+            desk.redis.hset(key, mapping={"opts": "{oops", "enqueue_time": "today"})
         else:
             desk.redis.set(key, "{oops")
         assert desk.run(end(lease)).items[0][0] == "ok" and desk.queue.counts().active == 0, outcome

@@ -5,7 +5,7 @@ from typing import Any
 
 from engine.models import Spec
 from engine.ops.looks import Listing, ReadEvents
-from engine.ops.schedules import EnableSchedule, Missed
+from engine.ops.schedules import EnableSchedule, Missed, RemoveSchedule
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, only
 from tests.engine.desk import START_MS
@@ -83,6 +83,15 @@ def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_sche
     assert (again.result, again.jobs, desk.claim()) == ("ticked", (), [])
     (schedule,) = desk.queue.schedules.list()
     assert (schedule.count, schedule.next_ms) == (1, late.next_ms + MINUTE_MS)
+
+
+def test_rule_07_a_second_copy_of_a_change_of_a_schedule_changes_nothing(desk: ModelDesk) -> None:
+    put(desk)
+    for operation in (EnableSchedule("clean", 1, 0, **desk.identity()), RemoveSchedule("clean", **desk.identity())):
+        call = desk.call(operation)
+        assert desk.send(call).found == "changed"
+        before, again = scheduled(desk, enabled=True).dump(), desk.send(call)
+        assert (again.result, again.found, desk.dump()) == ("repeated", "changed", before)
 
 
 @only(FOREIGN)

@@ -90,6 +90,14 @@ def test_a_time_is_written_as_utc(ironclaim_url: str, ms: int) -> None:
     assert whole.decode() == moment.isoformat(timespec="seconds")[:19] + "Z"
 
 
+def test_a_time_of_each_zone_is_read(ironclaim_url: str) -> None:
+    script = with_functions("rfc3339_ms") + "return rfc3339_ms(ARGV[1]) or false"
+    texts = ("2026-03-01T00:06:40-01:00", "2026-03-01T02:36:40+01:30", "2026-03-01t01:06:40.000z", "2026-03-01T01:06:40", "x")
+    with redis.Redis.from_url(ironclaim_url) as client:
+        found = [client.eval(script, 0, text) for text in texts]
+    assert found == [1_772_327_200_000] * 3 + [None] * 2
+
+
 @pytest.mark.parametrize(
     ("body", "changes", "after"),
     [
