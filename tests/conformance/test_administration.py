@@ -79,7 +79,8 @@ def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: M
 @only(FOREIGN)
 def test_what_is_done_by_hand_takes_each_entry_of_a_job_along(desk: ModelDesk) -> None:
     """As programs that promote it twice leave them."""
-    for action, state in (("cancel", "waiting"), ("discard", "dead"), ("requeue", "dead")):
+    actions: dict[AdminAction, str] = {"cancel": "waiting", "discard": "dead", "requeue": "dead"}
+    for action, state in actions.items():
         desk.begin().put("j")
         if state == "dead":
             desk.bury("j")
@@ -190,12 +191,13 @@ def test_pauses_whose_time_is_over_are_forgotten_by_a_sweep(desk: ModelDesk) -> 
 @only(FOREIGN)
 def test_rule_07_a_second_copy_of_an_obliteration_is_told_the_same_and_removes_nothing_new(desk: ModelDesk) -> None:
     desk.put("j").take()
-    for phase, force, result in (("begin", False, "done"), ("begin", True, "repeated"), ("end", True, "repeated")):
-        call = desk.call(Forget(phase, force, **desk.identity()))
+    new = desk.identity
+    for make in (Forget("begin", False, **new()), Forget("begin", True, **new()), Forget("end", True, **new())):
+        call = desk.call(make)
         first = desk.send(call)
-        before, again = desk.resume().put(f"{phase}-{force}").dump(), desk.send(call)
-        assert (again.result, again.era, again.busy, again.more) == (result, first.era, not force, first.more)
-        assert desk.dump() == before and first.busy is not force
+        before, again = desk.resume().put(make.op_id).dump(), desk.send(call)
+        assert (again.result, again.era, again.more) == ("repeated" if make.force else "done", first.era, first.more)
+        assert desk.dump() == before and first.busy == again.busy == (not make.force)
 
 
 @only(FOREIGN)
