@@ -525,3 +525,30 @@ def test_a_result_that_runs_out_while_its_job_moves_does_not_stop_it(desk: Desk,
     packed = b"".join(b"%d:%s" % (len(word), word) for word in words)
     assert desk.run(PutJobs("other", 1, (("j", packed),))).left_out == 0
     assert desk.redis.exists(desk.keys.result("j")) == there and desk.claim()[0].lease.job == "j"
+
+
+def test_a_job_arrives_with_all_that_it_had_and_leaves_nothing_behind(desk: Desk) -> None:
+    back, dead = desk.lease("back", priority=9), desk.lease("dead", unique="ud")
+    desk.retried(back, delay_ms=60_000).bury(dead)
+    desk.enqueue("waits", key="k", lifo=True, priority=9).enqueue("later", delay_ms=5_000, expires_ms=9_000, unique="ul")
+    jobs, moved = ("back", "dead", "waits", "later"), ("job:", "run:", "lane:", "due", "dead", "expiring", "unique:", "result:")
+
+    def had() -> dict[str, Any]:
+        """What belongs to the jobs, each time of an end within a second: it is told as a length."""
+        found = {key.removeprefix(desk.keys.prefix): told for key, told in desk.dump().items()}
+        return {key: (*told[:2], round(told[2] / 10_000)) for key, told in found.items() if key.startswith(moved)}
+
+    before = had()
+    taken = desk.run(TakeJobs(1, "other", jobs))
+    assert (taken.result, taken.to, {job for job, _ in taken.items}) == ("taken", "other", {*jobs})
+    # On its way: an id that comes again, and a unique key.
+    told = {job: desk.run(desk.enqueue_operation(job, nonce=b"another-")) for job in jobs}
+    assert {job: (one.result, one.state, one.fence) for job, one in told.items()} == {
+        **{"back": ("duplicate", "moving", back.fence), "dead": ("duplicate", "moving", dead.fence)},
+        **dict.fromkeys(("waits", "later"), ("duplicate", "moving", 0)),
+    }
+    assert desk.run(desk.enqueue_operation("new", unique="ul")).holder == "later"
+    assert desk.run(DropTaken(2)).count == 0 and desk.run(DropTaken(1)).count == 4
+    assert desk.redis.hgetall(f"{desk.keys.prefix}transit") == {b"number": b"1"} and set(had()) == {"job:new"}
+    desk.begin()
+    assert desk.run(PutJobs("from", 1, taken.items)).left_out == 0 and had() == before

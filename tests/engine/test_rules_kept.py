@@ -3,7 +3,8 @@
 import pytest
 
 from engine.ops.looks import Explain
-from tests.engine.desk import Desk
+from tests.engine.desk import START_MS, Desk
+from tests.engine.helpers.by_hand import alter
 from tests.engine.helpers.scenes import saved
 from tests.engine.ops import Alter, Enqueue
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
@@ -75,6 +76,18 @@ def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk:
     assert result_until(desk, "p")
     desk.finished(desk.claim()[0].lease).sweeps(2)
     assert not result_until(desk.tick(0), "p") and nothing_is_kept(desk)
+
+
+@pytest.mark.parametrize("end", ["dies again", "finishes", "gets another child"])
+def test_a_result_that_is_kept_once_more_is_looked_at_in_its_turn(desk: Desk, end: str) -> None:
+    desk.family(on_parent_failure="ignore").bury(desk.claim()[0].lease)
+    desk.did(alter(desk, "requeue", "dead", "p")).tick(1_000)
+    (parent,) = desk.claim()
+    desk.bury(parent.lease) if end == "dies again" else desk.run(ending(parent.lease))
+    if end == "gets another child":
+        desk.swept().tick(1_000).enqueue("other", needs=("p",))
+    since_ms = START_MS + 1_000 * (end == "gets another child")
+    assert desk.redis.zrange(desk.keys.keeping, 0, -1, withscores=True) == [(b"p", since_ms)]
 
 
 @pytest.mark.parametrize("end", ["cancel", "bury", "gone"])

@@ -252,6 +252,17 @@ def test_a_child_that_is_gone_is_forgotten(desk: Desk) -> None:
     assert nothing_is_left(desk.finished(desk.claim()[0].lease))
 
 
+def test_a_key_of_another_type_in_place_of_the_children_of_a_job_holds_up_those_of_no_other(desk: Desk) -> None:
+    desk.enqueue("p1", "p2").enqueue("c1", needs=("p1",)).enqueue("c2", needs=("p2",))
+    desk.redis.delete(desk.keys.feeds("p1"))
+    desk.redis.rpush(desk.keys.feeds("p1"), "x")
+    assert desk.finish(*(job.lease for job in desk.claim())) == [("ok", "finished")] * 2
+    assert (desk.swept().places("c1"), desk.places("c2"), handing(desk)) == ({"blocked"}, {"lane"}, ["+p1"])
+    desk.redis.delete(desk.keys.feeds("p1"))
+    desk.redis.sadd(desk.keys.feeds("p1"), "c1")
+    assert desk.swept().places("c1") == {"lane"} and nothing_is_left(desk)
+
+
 # -- cut off and sent twice
 
 
