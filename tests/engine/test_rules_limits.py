@@ -8,7 +8,7 @@ import pytest
 from engine.validate import RATE_MAX
 from tests.engine.desk import ENDS, HOUR_MS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
-from tests.engine.ops import Lease, LeasedJob
+from tests.engine.ops import Bury, Drop, Failure, Finish, Lease, LeasedJob, Release, Retry
 
 
 def jobs(desk: Desk, limit: int = 10, *, worker: str = "a", **options: Any) -> list[LeasedJob]:
@@ -416,6 +416,17 @@ def test_rule_10_held_slots_an_hour_ahead_come_down_with_their_leases(desk: Desk
 
 
 # -- leaks
+
+
+@pytest.mark.parametrize("how", ["finish", "retry", "bury", "release", "drop"])
+def test_rule_20_the_copy_of_an_end_that_was_cut_off_anywhere_frees_its_slot(desk: Desk, how: str) -> None:
+    for writes in desk.each_cut():
+        lease = desk.set_limit("k:k", concurrency=1).enqueue("j0", "j1", key="k").one().lease
+        failures, ends = (Failure(lease, "no", 60_000),), {"finish": Finish((lease,)), "release": Release((lease,))}
+        ends |= {"retry": Retry(failures), "bury": Bury(failures), "drop": Drop((lease,), ("skipped",))}
+        desk.cut_off(ends[how], writes)
+        assert desk.did(ends[how]).redis.exists(desk.keys.held("k:k")) == 0 and parked(desk) == {}, writes
+    assert writes > 5
 
 
 @pytest.mark.parametrize("target", ["n:main", "k:k"])

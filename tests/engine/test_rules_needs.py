@@ -279,6 +279,14 @@ def test_a_finish_cut_off_before_it_noted_a_parent_is_noted_by_the_sweep_that_ta
     assert desk.places("c1") == {"blocked"} and desk.past(LEASE_MS + 1).places("c1") == {"lane"}
 
 
+def test_a_burial_of_a_child_that_was_cut_off_anywhere_starts_no_dead_job(desk: Desk) -> None:
+    for writes in desk.each_cut():
+        desk.family().bury(desk.claim()[0].lease)
+        desk.cut_off(desk.sweep_operation(), writes)
+        assert desk.swept().places("child") == {"dead"}, writes
+    assert writes > 5
+
+
 @pytest.mark.parametrize("key", ["blocked", "feeding", "handing", "needs", "feeds"])
 def test_rule_01_a_key_of_the_wrong_type_stops_an_enqueue_before_its_first_write(desk: Desk, key: str) -> None:
     desk.enqueue("p")

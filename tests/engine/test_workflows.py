@@ -95,6 +95,15 @@ def test_a_revived_child_waits_for_its_own_time_where_its_parents_have_finished(
     assert places(desk, "child") == ["due"] and finish_all(desk.swept(600_000)) == ["child"]
 
 
+def test_rule_25_a_child_whose_revival_was_cut_off_stands_in_one_place_once_its_parent_has_finished(desk: Desk) -> None:
+    for writes in desk.each_cut():
+        dead_family(desk)
+        altered(desk, "requeue", "dead", "p")
+        desk.cut_off(revive(desk, "child"), writes)
+        desk.finished(desk.claim()[0].lease).swept()
+        assert places(desk, "child", "grandchild") in (["dead", "dead"], ["lane", "dead"]), writes
+
+
 @pytest.mark.parametrize("then", ["claims", "retries", "gives back", "looks"])
 def test_rule_25_a_revival_cut_off_after_any_write_is_completed_by_the_next_wherever_the_child_is(desk: Desk, then: str) -> None:
     """The worker does what it is called after what is cut off; the script of that is never sent again."""
