@@ -539,8 +539,8 @@ def test_a_job_arrives_with_all_that_it_had_and_leaves_nothing_behind(desk: Desk
         return {key: (*told[:2], round(told[2] / 10_000)) for key, told in found.items() if key.startswith(moved)}
 
     before = had()
-    taken = desk.run(TakeJobs(1, "other", jobs))
-    assert (taken.result, taken.to, {job for job, _ in taken.items}) == ("taken", "other", {*jobs})
+    taken = desk.enqueue("stays").run(TakeJobs(1, "stays", jobs))
+    assert (taken.result, taken.to, {job for job, _ in taken.items}) == ("taken", "stays", {*jobs})
     # On its way: an id that comes again, and a unique key.
     told = {job: desk.run(desk.enqueue_operation(job, nonce=b"another-")) for job in jobs}
     assert {job: (one.result, one.state, one.fence) for job, one in told.items()} == {
@@ -549,6 +549,6 @@ def test_a_job_arrives_with_all_that_it_had_and_leaves_nothing_behind(desk: Desk
     }
     assert desk.run(desk.enqueue_operation("new", unique="ul")).holder == "later"
     assert desk.run(DropTaken(2)).count == 0 and desk.run(DropTaken(1)).count == 4
-    assert desk.redis.hgetall(f"{desk.keys.prefix}transit") == {b"number": b"1"} and set(had()) == {"job:new"}
+    assert desk.redis.hgetall(f"{desk.keys.prefix}transit") == {b"number": b"1"} and set(had()) == {"job:new", "job:stays", "lane:main"}
     desk.begin()
     assert desk.run(PutJobs("from", 1, taken.items)).left_out == 0 and had() == before

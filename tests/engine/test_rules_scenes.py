@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +12,14 @@ from engine.models.lanes import Lanes
 from engine.redis.scripts import scripts_folder
 from tests.engine.desk import TOMBSTONE, WRITES, Desk
 from tests.engine.helpers.lanes_state import check, members
-from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain, words
+from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain, saved, words
 from tests.engine.ops import Alter, Call, Revive
-from tests.scenes import CLASSES, SCENES, Scene, busy, limited, relatives
+from tests.scenes import CLASSES, MOVING, SCENES, Scene, busy, limited, relatives
 
 SCRIPTS = Lanes("desk").scripts
 #: Those of a restore and of shards go by the server's own time; test_backup.py and test_resharding.py cut them off.
 WRITING = [scene for scene in SCENES if scene.writes and "now_ms" in SCRIPTS[scene.script].arguments]
+TIMED = [scene for scene in SCENES if "now_ms" in SCRIPTS[scene.script].arguments and scene.script != "replication_probe"]
 #: The busy world has every key for the sake of a slot that moves: of a script that has a scene elsewhere, that one is enough.
 ELSEWHERE = {scene.script for scene in SCENES if scene.world not in (busy, relatives)}
 CUT = [scene for scene in WRITING if scene.world not in (busy, relatives) or scene.script not in ELSEWHERE]
@@ -114,6 +116,21 @@ def test_rules_02_to_07_it_is_done_in_a_full_memory_and_copies_change_nothing_an
     if scene in CUT:
         drain(desk, call.operation)
         a_copy_that_arrives_when_all_is_over_starts_nothing(desk, scene, call)
+
+
+def test_a_call_late_in_a_ms_comes_to_what_it_comes_to_at_the_beginning_of_that_ms(desk: Desk) -> None:
+    # One of each script; that of replication keeps the time itself.
+    chosen = {scene.script: scene for scene in sorted(MOVING, key=lambda scene: scene.writes) if scene in TIMED}
+    for scene in chosen.values():
+        start, found = saved(desk.begin(), scene.begin), list[Any]()
+        for fraction in (b"", b".9"):
+            call = desk.call(start(desk))
+            at = SCRIPTS[scene.script].arguments.index("now_ms")
+            arguments = (*call.arguments[:at], b"%d%b" % (desk.now_ms, fraction), *call.arguments[at + 1 :])
+            reply = words(desk.queue.driver.run(replace(call, arguments=arguments)))
+            # The ids in a stream are of the server's own clock.
+            found.append((reply, {key: kept for key, kept in desk.dump().items() if kept[0] != "stream"}))
+        assert found[0] == found[1], scene.id
 
 
 def a_second_copy_changes_no_key_and_tells_the_same(desk: Desk, call: Call[Any], first: Any, after: dict[str, Any]) -> None:
