@@ -116,26 +116,6 @@ def test_rule_03_a_copy_after_not_after_is_refused_and_writes_nothing(desk: Desk
         assert desk.send(call).result == "refused"
 
 
-#: By name: a call with a deadline, and what it answers after it.
-TIMED: dict[str, tuple[Callable[[Desk], Any], str]] = {
-    "bulk": (lambda desk: desk.enqueue_many_operation("j1"), "refused"),
-    "claim": (lambda desk: desk.enqueue("j1").claim_operation(), "void"),
-    "renewal": (lambda desk: desk.extend_operation(desk.lease("j1")), "void"),
-    "report": (lambda desk: desk.took_operation(), "refused"),
-    "pause": (lambda desk: desk.pause_operation(), "refused"),
-    "lock": (lambda desk: AcquireLock("nightly", "a" * 16, 5_000, not_after_ms=desk.now_ms + 10_000), "refused"),
-}
-
-
-@pytest.mark.parametrize("what", TIMED)
-def test_rules_03_to_09_a_call_counts_in_the_last_ms_of_its_time_and_not_after_it(desk: Desk, what: str) -> None:
-    make, late = TIMED[what]
-    for late_ms in (0, 1):
-        operation = make(desk.begin())
-        until_ms = getattr(operation, "not_after_ms", START_MS + 10_000)
-        assert (late in str(desk.to(until_ms + late_ms).run(operation))) == late_ms, late_ms
-
-
 def test_rule_03_a_tombstone_outlives_not_after_and_the_end_by_20_s(desk: Desk) -> None:
     (job,) = desk.leased("j1")
     assert desk.finished(job.lease).redis.pexpiretime(desk.keys.job("j1")) == START_MS + 10_000 + 20_000
