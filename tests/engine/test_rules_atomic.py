@@ -11,6 +11,7 @@ from redis.exceptions import OutOfMemoryError
 from engine.errors import ScriptFault, WrongKeyType
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.ops import Bury, Failure, Finish, Lease, LeasedJob, Release, Retry
+from tests.scenes import busy, scene
 
 JOBS = ("j1", "j2", "j3")
 
@@ -126,6 +127,14 @@ def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key:
     desk.redis.delete(name)
     desk.redis.pfadd(name, "x") if key != "claim" else desk.redis.rpush(name, "x")
     desk.refuses(Finish((ends.lease,), operation), f"WRONGTYPE the key {re.escape(name)} is a ", WrongKeyType)
+
+
+@pytest.mark.parametrize("name", ["active", "dead", "due", "stats", "era"])
+def test_rule_01_a_key_of_the_wrong_type_stops_the_end_of_a_restore_before_its_first_write(desk: Desk, name: str) -> None:
+    operation, key = scene("restore_end", busy).begin(desk), f"{desk.keys.prefix}{name}"
+    desk.redis.delete(key)
+    desk.redis.xadd(key, {"not": "ours"})
+    desk.refuses(operation, f"the key {key} is a stream, it must be a")
 
 
 def test_rule_01_a_ready_lane_of_the_wrong_type_stops_an_enqueue_and_leaves_no_trace_of_it(desk: Desk) -> None:
