@@ -527,6 +527,14 @@ def test_a_result_that_runs_out_while_its_job_moves_does_not_stop_it(desk: Desk,
     assert desk.redis.exists(desk.keys.result("j")) == there and desk.claim()[0].lease.job == "j"
 
 
+def test_nobody_of_a_family_moves_before_all_of_it_has_ended(desk: Desk) -> None:
+    take = TakeJobs(1, "other", ("p", "child"))
+    assert desk.family().run(take).result == "stale"
+    lease = desk.one().lease
+    assert desk.run(take).result == "stale" and desk.bury(lease)
+    assert desk.run(take).result == "stale" and {job for job, _ in desk.swept().run(take).items} == {"p", "child"}
+
+
 def test_a_job_arrives_with_all_that_it_had_and_leaves_nothing_behind(desk: Desk) -> None:
     back, dead = desk.lease("back", priority=9), desk.lease("dead", unique="ud")
     desk.retried(back, delay_ms=60_000).bury(dead)
@@ -549,6 +557,10 @@ def test_a_job_arrives_with_all_that_it_had_and_leaves_nothing_behind(desk: Desk
     }
     assert desk.run(desk.enqueue_operation("new", unique="ul")).holder == "later"
     assert desk.run(DropTaken(2)).count == 0 and desk.run(DropTaken(1)).count == 4
-    assert desk.redis.hgetall(f"{desk.keys.prefix}transit") == {b"number": b"1"} and set(had()) == {"job:new", "job:stays", "lane:main"}
+    assert desk.redis.hgetall(f"{desk.keys.prefix}transit") == {b"number": b"1"} and set(had()) == {
+        "job:new",
+        "job:stays",
+        "lane:main",
+    }
     desk.begin()
     assert desk.run(PutJobs("from", 1, taken.items)).left_out == 0 and had() == before

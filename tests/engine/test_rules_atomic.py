@@ -10,8 +10,9 @@ from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, WrongKeyType
 from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.helpers.by_hand import alter, bury
 from tests.engine.ops import Bury, Failure, Finish, Lease, LeasedJob, Release, Retry
-from tests.scenes import busy, scene
+from tests.scenes import an_end_of_a_restore, busy, scene
 
 JOBS = ("j1", "j2", "j3")
 
@@ -135,6 +136,20 @@ def test_rule_01_a_key_of_the_wrong_type_stops_the_end_of_a_restore_before_its_f
     desk.redis.delete(key)
     desk.redis.xadd(key, {"not": "ours"})
     desk.refuses(operation, f"the key {key} is a stream, it must be a")
+
+
+def test_rule_01_a_requeue_cut_off_before_a_backup_leaves_the_restored_job_in_its_lane(desk: Desk) -> None:
+    for writes in desk.each_cut(1):
+        bury(desk.enqueue("j"), "j")
+        desk.tick(10).cut_off(alter(desk, "requeue", "dead", "j"), writes)
+        runs = desk.claim() != []
+        assert desk.did(an_end_of_a_restore(desk, {})).places("j") == {"lane" if runs else "dead"}, writes
+
+
+def test_the_fields_of_a_run_stand_in_one_order(desk: Desk) -> None:
+    """Equal fields are equal bytes."""
+    names = [name for name in desk.retried(desk.lease("j")).run_hash("j") if name not in ("fence", "nonce", "owner", "claims")]
+    assert names == sorted(names) and len(names) > 4
 
 
 def test_rule_01_a_ready_lane_of_the_wrong_type_stops_an_enqueue_and_leaves_no_trace_of_it(desk: Desk) -> None:

@@ -153,9 +153,19 @@ def test_rule_01_a_requeue_cut_off_and_never_sent_again_leaves_a_job_that_runs_a
         bury(desk.enqueue("j"), "j")
         desk.tick(10).cut_off(alter(desk, "requeue", "dead", "j"), writes)
         if desk.claim():
+            # Another requeue leaves a job alone that runs.
+            assert altered(desk, "requeue", "dead", "j") and desk.places("j") == {"active"}, writes
             assert desk.past(LEASE_MS + 1).places("j") == {"lane"}, writes
         else:
             assert desk.places("j") == {"dead"}, writes
+
+
+def test_rule_01_the_copy_of_a_requeue_that_was_cut_off_leaves_the_job_in_one_place(desk: Desk) -> None:
+    for writes in desk.each_cut():
+        bury(desk.enqueue("j"), "j")
+        operation = alter(desk, "requeue", "dead", "j")
+        desk.cut_off(operation, writes)
+        assert desk.did(operation).places("j") == {"lane"}, writes
 
 
 # -- clean and its relatives

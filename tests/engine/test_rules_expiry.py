@@ -118,7 +118,8 @@ def test_rule_38_jobs_of_a_bulk_and_of_schedules_expire_as_well(desk: Desk) -> N
     desk.run(PutSchedule("s", often, TickPolicy(), template, now_ms, now_ms, True, **desk.identity()))
     (stored,) = desk.run(ListSchedules("s")).items
     desk.run(Tick("c" * 16, 1, "s", stored.version, now_ms, (now_ms,), now_ms + 100_000, 0, "allow"))
-    assert len(members(desk, desk.keys.expiring)) == 5
+    expiring: Any = desk.redis.zrange(desk.keys.expiring, 0, -1, withscores=True)
+    assert [at_ms for _, at_ms in expiring] == [desk.now_ms + EXPIRES_MS] * 5
     assert claimed(desk.tick(EXPIRES_MS), 20) == ["b0", "b2", "b4"] and counts(desk).expired == 5
 
 

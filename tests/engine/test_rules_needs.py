@@ -137,6 +137,14 @@ def test_what_is_told_of_a_blocked_job(desk: Desk) -> None:
         assert (reply.result, reply.state, reply.holder) == ("duplicate", "blocked", "child")
 
 
+@pytest.mark.parametrize(("delay_ms", "markers"), [(5_000, 1), (500_000, 0)])
+def test_a_child_that_will_be_due_before_all_others_leaves_a_marker(desk: Desk, delay_ms: int, markers: int) -> None:
+    """Whoever takes it hears when that is."""
+    (parent,) = desk.enqueue("late", delay_ms=60_000).family(delay_ms=delay_ms).claim()
+    desk.redis.delete(desk.keys.wake("main"))
+    assert desk.finished(parent.lease).redis.llen(desk.keys.wake("main")) == markers and desk.places("child") == {"due"}
+
+
 # -- many children
 
 

@@ -154,6 +154,8 @@ def test_rule_07_a_pause_keeps_limited_lanes_where_they_are(desk: Desk) -> None:
     (job,) = desk.claim(classes=BOTH)
     check(desk.pause("mail").finished(job.lease), room=True)
     assert claimed(desk) == [] and members(desk, desk.keys.ready("mail")) == ["mail/k"]
+    desk.redis.delete(desk.keys.wake("mail"))
+    assert not desk.set_limit("n:mail", concurrency=5).redis.exists(desk.keys.wake("mail")), "nobody is woken in vain"
     assert claimed(desk.resume("mail")) == ["mail1"]
     check(desk.past(LEASE_MS + 1), room=True)
 

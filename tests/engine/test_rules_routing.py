@@ -150,6 +150,12 @@ def test_settings_of_workers(desk: Desk) -> None:
     assert desk.did(desk.set_worker_operation("c:w", None)).news().concurrency == 5
 
 
+def test_a_queue_has_settings_of_at_most_10000_workers(desk: Desk) -> None:
+    desk.redis.hset(desk.keys.settings, mapping={f"c:w{number}": 1 for number in range(10_000)})
+    desk.refuses(desk.set_worker_operation("c:new", 2), "settings of more than 10000 workers")
+    assert desk.did(desk.set_worker_operation("c:w7", 3)).news(worker="w7").concurrency == 3
+
+
 def test_counts_of_some_classes(desk: Desk) -> None:
     desk.enqueue("a0", "a1").enqueue("g0", route="gpu", key="k")
     assert [desk.run(Count(classes)).waiting for classes in ((), ("main",), ("main@gpu",), ALL, ("@",))] == [3, 2, 1, 3, 0]

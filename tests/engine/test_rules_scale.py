@@ -122,14 +122,15 @@ def test_rule_22_sweeps_leave_a_marker_for_each_of_many_classes_in_turn(desk: De
 
 def test_rule_20_slots_that_nobody_holds_come_free_among_many_limits(desk: Desk) -> None:
     desk.redis.hset(desk.keys.limits, mapping={f"n:c{number}": "1 0 0 sliding" for number in range(1_500)})
-    for name in ("c0", "c1499"):
-        desk.redis.zadd(desk.keys.held(f"n:{name}"), {"gone": START_MS - 1})
-    sweeps = 0
-    while desk.redis.exists(desk.keys.held("n:c0"), desk.keys.held("n:c1499")):
-        desk.sweep()
-        sweeps += 1
-        assert sweeps < 50
-    assert sweeps > 1
+    for _ in range(2):
+        for name in ("c0", "c1499"):
+            desk.redis.zadd(desk.keys.held(f"n:{name}"), {"gone": START_MS - 1})
+        sweeps = 0
+        while desk.redis.exists(desk.keys.held("n:c0"), desk.keys.held("n:c1499")):
+            desk.sweep()
+            sweeps += 1
+            assert sweeps < 50
+        assert sweeps > 1
 
 
 def test_rule_20_parked_lanes_of_many_limits_come_back_in_pieces(desk: Desk) -> None:

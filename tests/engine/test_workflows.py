@@ -95,11 +95,14 @@ def test_a_revived_child_waits_for_its_own_time_where_its_parents_have_finished(
     assert places(desk, "child") == ["due"] and finish_all(desk.swept(600_000)) == ["child"]
 
 
-def test_rule_25_a_child_whose_revival_was_cut_off_stands_in_one_place_once_its_parent_has_finished(desk: Desk) -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["never sent again", "sent again"])
+def test_rule_25_a_child_whose_revival_was_cut_off_stands_in_one_place(desk: Desk, again: bool) -> None:
     for writes in desk.each_cut():
         dead_family(desk)
         altered(desk, "requeue", "dead", "p")
-        desk.cut_off(revive(desk, "child"), writes)
+        operation = revive(desk, "child")
+        desk.cut_off(operation, writes)
+        assert not again or places(desk.did(operation), "child") == ["blocked"], writes
         desk.finished(desk.claim()[0].lease).swept()
         assert places(desk, "child", "grandchild") in (["dead", "dead"], ["lane", "dead"]), writes
 
