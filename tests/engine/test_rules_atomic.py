@@ -12,7 +12,7 @@ from engine.errors import ScriptFault, WrongKeyType
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, bury
 from tests.engine.ops import Bury, Failure, Finish, Lease, LeasedJob, Release, Retry
-from tests.scenes import an_end_of_a_restore, busy, scene
+from tests.scenes import an_end_of_a_restore
 
 JOBS = ("j1", "j2", "j3")
 
@@ -128,14 +128,6 @@ def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key:
     desk.redis.delete(name)
     desk.redis.pfadd(name, "x") if key != "claim" else desk.redis.rpush(name, "x")
     desk.refuses(Finish((ends.lease,), operation), f"WRONGTYPE the key {re.escape(name)} is a ", WrongKeyType)
-
-
-@pytest.mark.parametrize("name", ["active", "dead", "due", "stats", "era"])
-def test_rule_01_a_key_of_the_wrong_type_stops_the_end_of_a_restore_before_its_first_write(desk: Desk, name: str) -> None:
-    operation, key = scene("restore_end", busy).begin(desk), f"{desk.keys.prefix}{name}"
-    desk.redis.delete(key)
-    desk.redis.xadd(key, {"not": "ours"})
-    desk.refuses(operation, f"the key {key} is a stream, it must be a")
 
 
 def test_rule_01_a_requeue_cut_off_before_a_backup_leaves_the_restored_job_in_its_lane(desk: Desk) -> None:

@@ -42,6 +42,13 @@ def test_an_end_ends_whatever_the_children_of_kept_results_are_taken_for(desk: D
     assert desk.redis.exists(desk.keys.keeping, desk.keys.heirs("p")) == 0
 
 
+def test_an_end_forgets_callbacks_that_nobody_can_make_any_more(desk: Desk) -> None:
+    desk.redis.sadd(desk.keys.feeding, "p")
+    desk.redis.sadd(desk.keys.feeds("p"), ">12")
+    desk.redis.set(f"{desk.keys.prefix}calls:12", "both")
+    assert not desk.run(forget(desk, end=True)).more and not desk.redis.exists(f"{desk.keys.prefix}calls:12")
+
+
 # -- results that are kept: sweeps keep up with them
 
 

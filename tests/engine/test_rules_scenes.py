@@ -122,12 +122,11 @@ def test_the_ms_that_has_begun_is_the_time_of_a_call_and_the_last_one_in_time_co
     # One scene of each script; that of replication keeps the time itself.
     chosen = {scene.script: scene for scene in sorted(MOVING, key=lambda scene: scene.writes) if scene in TIMED}
     for scene in chosen.values():
-        start = saved(desk.begin(), scene.begin)
+        start, at = saved(desk.begin(), scene.begin), SCRIPTS[scene.script].arguments.index("now_ms")
 
-        def told(now_ms: bytes, start: Callable[[Desk], Operation] = start) -> tuple[str, dict[str, Any]]:
+        def told(now_ms: bytes, start: Callable[[Desk], Operation] = start, at: int = at) -> tuple[str, dict[str, Any]]:
             """The reply at this time, and the keys; the ids in a stream are of the server's own clock."""
             call = desk.call(start(desk))
-            at = SCRIPTS[scene.script].arguments.index("now_ms")
             reply = desk.queue.driver.run(replace(call, arguments=(*call.arguments[:at], now_ms, *call.arguments[at + 1 :])))
             return words(reply), {key: kept for key, kept in desk.dump().items() if kept[0] != "stream"}
 

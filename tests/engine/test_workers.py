@@ -199,6 +199,18 @@ def test_a_pass_over_many_leases_takes_pages_and_misses_none(desk: Desk) -> None
     assert desk.redis.hmget(desk.keys.sweep, "orphans_from", "orphans_until_ms", "orphans_after") == [None] * 3
 
 
+def test_who_stops_while_a_pass_goes_on_is_left_to_the_next_one(desk: Desk) -> None:
+    claim_long(desk, "b", "j0")
+    claim_long(desk.tick(1), "a", *(f"j{number}" for number in range(1, 6)))
+    others_beat(desk, 40_000, "c")
+    desk.redis.zadd(desk.keys.workers, {b"b" * 16: desk.now_ms + 10_000})
+    assert desk.run(desk.orphans_operation(limit=2)).sleep_ms == 0, "the pass has gone past the lease of b"
+    others_beat(desk, 40_000, "c")
+    while not desk.run(desk.orphans_operation(limit=2)).sleep_ms:
+        pass
+    assert taken(desk) == ["j0"]
+
+
 def test_more_leases_of_one_instant_than_a_page_holds_are_passed(desk: Desk) -> None:
     claim_long(desk, "b", *[f"j{number}" for number in range(9)])
     assert desk.run(desk.orphans_operation(limit=4)).sleep_ms > 0, "nobody is gone: no page is read"
