@@ -156,16 +156,6 @@ def test_rule_39_a_lost_worker_loses_its_leases_at_once_and_is_no_longer_listed(
     assert desk.finish(leases[0])[0][0] == "stale", "if it lives after all, the fence keeps this safe"
 
 
-def test_rule_39_more_leases_of_one_instant_than_a_page_holds_are_passed(desk: Desk) -> None:
-    listed(desk, "b", f"8 {RUN}", "j1", "j2", "j3")
-    (lease,) = listed(desk, "a", f"7 {RUN}", "j4")
-    pages = [desk.run(reap(desk, (A, 7), limit=2))]
-    while pages[-1].goes_on and len(pages) < 5:
-        start_ms, start_id = pages[-1].goes_on
-        pages.append(desk.run(reap(desk, (A, 7), limit=2, start_ms=start_ms, start_id=start_id)))
-    assert [found for page in pages for found in page.leases] == [(lease, 1)]
-
-
 def test_rule_39_a_worker_that_has_named_another_connection_or_none_keeps_its_leases(desk: Desk) -> None:
     listed(desk, "a", f"7 {RUN}", "j1")
     for connection in (f"9 {RUN}", f"7 {OTHER}", ""):

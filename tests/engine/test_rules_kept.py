@@ -81,13 +81,11 @@ def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk:
 @pytest.mark.parametrize("end", ["dies again", "finishes", "gets another child"])
 def test_a_result_that_is_kept_once_more_is_looked_at_in_its_turn(desk: Desk, end: str) -> None:
     desk.family(on_parent_failure="ignore").bury(desk.claim()[0].lease)
-    desk.did(alter(desk, "requeue", "dead", "p")).tick(1_000)
-    (parent,) = desk.claim()
-    desk.bury(parent.lease) if end == "dies again" else desk.run(ending(parent.lease))
-    if end == "gets another child":
+    lease = desk.did(alter(desk, "requeue", "dead", "p")).tick(1_000).one().lease
+    desk.bury(lease) if end == "dies again" else desk.run(ending(lease))
+    if since_ms := 1_000 * (end == "gets another child"):
         desk.swept().tick(1_000).enqueue("other", needs=("p",))
-    since_ms = START_MS + 1_000 * (end == "gets another child")
-    assert desk.redis.zrange(desk.keys.keeping, 0, -1, withscores=True) == [(b"p", since_ms)]
+    assert desk.redis.zrange(desk.keys.keeping, 0, -1, withscores=True) == [(b"p", START_MS + since_ms)]
 
 
 @pytest.mark.parametrize("end", ["cancel", "bury", "gone"])
