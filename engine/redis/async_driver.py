@@ -329,12 +329,14 @@ class AsyncConnections:
             await self.give_back(pipelined.connection)
 
     async def retire(self, pipelined: PipelinedConnection) -> None:
-        """Begin no further exchange on a connection that lacks a script. Those under way still read what the
-        server answered: their calls would have an unknown outcome otherwise. The idle connections most likely
-        lack it too, and a call would meet one after the other: the next one is a new one, whose handshake
-        loads the scripts."""
+        """End an exchange, and begin no further one on its connection, which lacks a script. Those under way
+        still read what the server answered: their calls would have an unknown outcome otherwise. The idle
+        connections most likely lack it too, and a call would meet one after the other: the next one is a new
+        one, whose handshake loads the scripts."""
         self._share_no_more(pipelined)
         pipelined.retired = True
+        # First: a task that is cancelled while it closes the others has ended its exchange.
+        await self.end_exchange(pipelined)
         await self._close_idle(nowait=True)
 
     async def break_off(self, pipelined: PipelinedConnection) -> None:
@@ -402,7 +404,7 @@ class AsyncDriver:
         self._observer = observer
         self._block_ms_max = block_ms_max
         self._durability = durability
-        patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
+        patience_ms = block_ms_max if durability is None else max(block_ms_max, durability.wait_ms)
         handshake = Handshake(
             scripts, self.clock, observer, replicated=durability is not None, route=endpoint.route
         )
@@ -561,7 +563,8 @@ class AsyncDriver:
         else:
             if loads_again(replies):
                 await connections.retire(pipelined)
-            await connections.end_exchange(pipelined)
+            else:
+                await connections.end_exchange(pipelined)
         connections.note_errors(replies)
         if asks:
             replies = without_asking(replies)

@@ -37,7 +37,7 @@ class Dialer:
     address is only authenticated."""
 
     def __init__(
-        self, endpoint: Endpoint, resolver: Resolver | None, handshake: Handshake | None, patience_ms: int = 0
+        self, endpoint: Endpoint, resolver: Resolver | None, handshake: Handshake | None, patience_ms: int
     ) -> None:
         self.resolver = resolver
         self.endpoint = endpoint
@@ -349,7 +349,7 @@ def resolver_of(endpoint: Endpoint) -> Resolver | None:
 
         def listen(address: Address, on_message: Callable[[bytes], None], wanted: Callable[[], bool]) -> None:
             Subscription(
-                *(Dialer(reach(address), None, None), (SWITCHED,)),
+                *(dialer_of(reach(address)), (SWITCHED,)),
                 name=f"ironclaim-sentinel-{address.port}",
                 on_message=lambda message, _: on_message(message),
                 changed=lambda: None,

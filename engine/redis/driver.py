@@ -317,7 +317,7 @@ class SyncDriver:
         self._pause = pause
         self._block_ms_max = block_ms_max
         self._durability = durability
-        patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
+        patience_ms = block_ms_max if durability is None else max(block_ms_max, durability.wait_ms)
         handshake = Handshake(
             scripts, self.clock, observer, replicated=durability is not None, route=endpoint.route
         )

@@ -170,7 +170,6 @@ class InFlightCall:
         self._sends = 0
         self._reply: Any = None
         self._failure: EngineError | None = None
-        self._done_ns = 0
         # No copy of the call is unanswered.
         self._definite = not again
 
@@ -359,15 +358,13 @@ class Verdict(Enum):
     FAULT = "fault"  # the server answered with an error outside the contract
 
 
-@dataclass(frozen=True, slots=True)
-class SendAgain:
+class SendAgain(NamedTuple):
     """Send the same bytes again after a pause."""
 
     after_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(NamedTuple):
     """Stop sending."""
 
     verdict: Verdict

@@ -7,6 +7,7 @@ to servers that are no longer named are closed, also those that wait for a reply
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
@@ -482,10 +483,9 @@ class Sentinels(Resolver):
         closed soon."""
         before, until_s = self._primary, time.monotonic() + SWITCH_MOST_S
         while self._primary == before and self.wanted and time.monotonic() < until_s:
-            try:
+            # Who asked in vain has cast doubt already.
+            with contextlib.suppress(*FAILURES, TimeoutError):
                 self.find().result(2 * self._timeout_s)
-            except (*FAILURES, TimeoutError):
-                self.doubt()
             time.sleep(SWITCH_PAUSE_S)
         with self._lock:
             self._following = False

@@ -13,10 +13,12 @@ import pytest
 from redis.asyncio import Connection
 
 from engine import AsyncQueue, ConnectOptions, Queue, ServerUnavailable, WrongKeyType, models
+from engine.ops.base import Call
 from engine.ops.jobs import Enqueue, Options
+from engine.ops.looks import Count
 from engine.redis import async_driver, gathering
-from engine.redis.async_driver import CONNECTIONS_MAX
-from engine.redis.endpoint import DEADLINE_MS_MAX
+from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver
+from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
 from tests.engine.desk import full
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
@@ -90,7 +92,8 @@ async def test_a_batch_is_bounded_in_jobs_and_in_bytes(relay: Relay, monkeypatch
         more = [asyncio.create_task(queue.enqueue("work", payload)) for _ in range(21)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert queue.gathering._of_loops.here()._under_way == 1, "however many tasks have come"
+        gathers = queue.gathering._of_loops.here()
+        assert gathers._under_way == len(gathers._batches) == 1, "however many tasks have come"
         assert writes[-2:] == sizes
         await asyncio.gather(*more)
 
@@ -220,6 +223,40 @@ async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Q
         relay.break_all()
         assert {(await task).result for task in tasks[1:]} == {"repeated"}
     assert direct.counts().waiting == 19
+
+
+@pytest.mark.usefixtures("patient")
+async def test_what_the_async_driver_sends_again_holds_up_no_other_exchange(relay: Relay) -> None:
+    async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
+        await queue.counts()
+        again, other = (queue.driver.start(queue.model.call(Count())) for _ in range(2))
+        relay.next("lose_reply", "hush_reply")
+        calls, silent = relay.calls, asyncio.create_task(queue.driver.carry([again], shared=True))
+        while relay.calls < calls + 2:
+            await asyncio.sleep(0.001)
+        async with asyncio.timeout(DEADLINE_S):
+            await queue.driver.carry([other], shared=True)
+        assert other.sent().reply.waiting == 0 and not silent.done()
+        relay.break_all()
+        await silent
+
+
+@pytest.mark.usefixtures("patient")
+async def test_an_exchange_of_the_async_driver_that_is_cancelled_closes_its_connection(ironclaim_url: str, client: Any) -> None:
+    """The one behind it would read its late reply."""
+    driver = AsyncDriver(Endpoint(ironclaim_url, asynchronous=True), (), block_ms_max=60_000)
+    words = ("BLPOP", "list", 60), ("GET", "x")
+    calls = [driver.start(Call(None, (word[1],), word, lambda raw: raw, Count())) for word in words]
+    cancelled, other = (asyncio.create_task(driver.carry([call], shared=True)) for call in calls)
+    async with asyncio.timeout(DEADLINE_S):
+        while not client.info("clients")["blocked_clients"] or driver._connections._shared[0].exchanges < 2:
+            await asyncio.sleep(0.001)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        client.rpush("list", "late")
+        await other
+    assert calls[1].sent().reply is None and calls[1]._sends == 2
+    await driver.close()
 
 
 async def test_a_server_that_is_gone_for_a_while_delays_what_is_gathered_and_loses_nothing(relay: Relay, direct: Queue) -> None:

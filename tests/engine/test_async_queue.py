@@ -19,7 +19,7 @@ import pytest
 import engine
 from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
 from engine.ops.looks import Count
-from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver
+from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver, Patience
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX
 from tests.engine.desk import START_MS, Desk
@@ -141,6 +141,25 @@ async def test_replies_that_came_while_the_loop_stood_still_are_read(relay: Rela
         assert all(call.sent().reply.waiting == 0 for some in sent for call in some) and idle_of(queue) == [connection]
 
 
+async def test_the_patience_of_the_async_driver_ends_unless_it_is_renewed() -> None:
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    async with Patience(0.0) as patience:
+        for _ in range(20):
+            patience.renew()
+            await asyncio.sleep(0)
+        # Its time is over, and in the same turn of the loop an answer is read.
+        patience._wait(-1)
+        patience.renew()
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        async with Patience(0.0):
+            await asyncio.Event().wait()
+    assert not failures, "after its end nothing of it is left"
+
+
 # -- loops, tasks, processes
 
 
@@ -177,6 +196,17 @@ async def test_a_forked_child_does_not_use_its_parents_connections(ironclaim_url
         assert (await queue.enqueue("work", {}, id="after")).result == "created"
         assert idle_of(queue) == parents != []
     assert sorted(ids_of(direct, "waiting")) == ["after", "before", "child"]
+
+
+async def test_when_close_has_ended_the_connections_are_closed_and_the_next_call_makes_one(ironclaim_url: str) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        await queue.counts()
+        (idle,) = idle_of(queue)
+        sock = idle._writer.get_extra_info("socket")
+        await queue.close()
+        # The loop has not turned since.
+        assert sock.fileno() == -1 and idle_of(queue) == []
+        assert (await queue.driver.send(queue.model.call(Count()))).definite
 
 
 async def test_close_does_not_fail_where_a_connection_takes_long_to_end(ironclaim_url: str, monkeypatch: Any) -> None:

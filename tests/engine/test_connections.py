@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -16,7 +16,8 @@ from redis.exceptions import AskError
 from engine import AsyncQueue, Queue
 from engine.ops.looks import Count
 from engine.redis import dialer, driver
-from engine.redis.endpoint import Address, Node
+from engine.redis.dialer import Dialer, Subscription
+from engine.redis.endpoint import Address, Endpoint, Node
 from engine.redis.exchange import Sent
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import refused
@@ -127,7 +128,7 @@ def test_a_connection_is_for_one_node_and_is_used_while_that_is_named(
     assert named.heard[2:] == [redis.ConnectionError, OSError]
     pool.give_back(taken)
     pool.close()
-    assert named.heard[4:] == ["part"]
+    assert named.heard[4:] == ["part"] and pool._idle == {None: []}
     wait_until(lambda: ids(client) <= others, "it is closed")
 
 
@@ -191,6 +192,40 @@ def test_a_call_that_could_not_be_written_is_sent_again_on_another_connection(
     assert client.info("stats")["total_connections_received"] == before + 1
 
 
+def test_a_subscription_is_not_live_at_a_server_that_is_named_no_more(ironclaim_url: str, named: Named) -> None:
+    """It was replaced while the connection to it was made."""
+    node, said = named.primary, list[Any]()
+    named.node = lambda slot: node  # type: ignore[method-assign]
+    named.primary = None
+
+    def failed(_: Exception) -> None:
+        said.append("failed")
+        named.primary = node
+
+    unused: Any = {"on_message": None, "checked": lambda: True, "wanted": lambda: True}
+    listening = Subscription(
+        *(Dialer(Endpoint(ironclaim_url), cast("Any", named), None, 0), ("c",)),
+        **{"name": "n", "changed": lambda: said.append(listening.live), "failed": failed, "look_s": 60.0, **unused},
+    )
+    assert not listening.live
+    listening.start()
+    wait_until(lambda: said[-1:] == [True], "it is live")
+    listening.stop()
+    assert said[:2] == ["failed", True]
+
+
+def test_errors_among_replies_are_told_of_and_that_of_a_connection_is_raised(queue: Queue, client: Any) -> None:
+    connection, before = queue.driver._connections.take(0), ids(client)
+    for word, wrong in (("PING", False), ("NONSENSE", True)):
+        replies = list[Any]()
+        connection.send_command(word, check_health=False)
+        assert dialer.read_replies(connection, 1, replies) is wrong and isinstance(replies[0], Exception) is wrong
+    client.client_kill_filter(_type="normal", skipme=True)
+    wait_until(lambda: ids(client) < before, "it is closed")
+    refused(redis.ConnectionError, "", dialer.read_replies, connection, 1, [])
+    queue.driver._connections.drop(connection)
+
+
 def test_a_forked_child_begins_anew(queue: Queue, client: Any) -> None:
     queue.counts()
     pool = queue.driver._connections
@@ -201,6 +236,7 @@ def test_a_forked_child_begins_anew(queue: Queue, client: Any) -> None:
     before = client.info("stats")["total_connections_received"]
     # As in the child of a fork that Python did not make.
     pool._pid = 0
+    queue.gathering._pid = 0
     assert pool.take_idle(0) is None
-    queue.counts()
+    assert queue.enqueue("work", {}).created and queue.gathering._pid == os.getpid()
     assert pool._pid == os.getpid() and client.info("stats")["total_connections_received"] == before + 1

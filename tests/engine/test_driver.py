@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import redis
 
-from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
+from engine import ConnectOptions, OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
+from engine.ops.base import Call
 from engine.ops.claims import Failure, Finish, Retry, Wait
+from engine.ops.looks import Count
 from engine.queue import producing
+from engine.redis.async_driver import AsyncDriver
 from engine.redis.driver import SyncDriver
-from engine.redis.endpoint import DEADLINE_MS_MAX
-from engine.redis.exchange import Sent
+from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint, Node
+from engine.redis.exchange import Durability, Sent
 from tests.engine.desk import full
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, refused
 from tests.engine.helpers.relay import Relay, Rule
@@ -168,6 +174,46 @@ def test_a_new_connection_loads_the_scripts_that_the_server_lacks_and_no_others(
         direct.driver.close()
         direct.enqueue("work", {}, id=job)
         assert calls_of(client, "script|load") - before == len(direct.model.scripts)
+
+
+def test_a_connection_that_has_ended_in_any_way_leaves_its_place_to_the_next(
+    ironclaim_url: str, client: Any, closed_port: int
+) -> None:
+    """There is room for one."""
+    with Queue("q", url=ironclaim_url, connect=ConnectOptions(connections_max=1, deadline_ms=DEADLINE_MS_MAX)) as queue:
+        connections = queue.driver._connections
+        connections._permit_wait_s = 0.05
+        for end in (connections.give_back, connections.drop, connections.retire, connections.give_back):
+            taken = connections.take(0)
+            end(taken)
+            assert (taken._sock is None) == (end != connections.give_back)
+        connections.close()
+        assert connections.take_idle(0) is None, "none is at hand"
+        refused(redis.ConnectionError, "", connections.take_at, Node("127.0.0.1", closed_port, ""), 0)
+        assert departed(queue).connection is None
+        for harm in (lambda: None, client.script_flush, lambda: client.client_kill_filter(_type="normal", skipme=True)):
+            harm()
+            assert queue.enqueue("work", {}).created
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_driver_waits_for_a_reply_as_long_as_its_calls_may_block(
+    kind: str, runner: asyncio.Runner, ironclaim_url: str, client: Any, durable: bool
+) -> None:
+    """The server is silent for longer than it usually may be."""
+    look, made = Call(None, ("x",), ("GET", "x"), lambda raw: raw, Count()), AsyncDriver if kind == "async" else SyncDriver
+    endpoint = Endpoint(ironclaim_url, options=ConnectOptions(timeout_ms=10), asynchronous=kind == "async")
+    driver: Any = made(endpoint, (), **{"durability": Durability(look, 60_000)} if durable else {"block_ms_max": 60_000})
+
+    def send(call: Any = look) -> Any:
+        return runner.run(driver.send(call)) if kind == "async" else driver.send(call)
+
+    assert send().definite and driver.clock.known, "it knows the server's time by the greeting alone"
+    client.client_pause(100)
+    assert send().definite
+    most_ms = 0 if durable else 60_000
+    refused(ScriptFault, f"this driver waits {most_ms} ms", send, replace(look, block_ms=most_ms + 1))
+    runner.run(driver.close()) if kind == "async" else driver.close()
 
 
 def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(queue: Queue, client: Any) -> None:

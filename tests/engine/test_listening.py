@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from engine import ConnectOptions, Malformed, UnsafeServer
 from engine.ops.workers import ClientConnection
 from engine.redis import dialer
 from engine.redis.dialer import AsyncNotifier, Notifier, Subscription, identify, own_addresses
-from engine.redis.endpoint import Endpoint, Node
+from engine.redis.endpoint import Address, Endpoint, Node
 from tests.engine.helpers.producing import refused
 
 NODE = Node("h", 1, "a")
@@ -179,6 +180,20 @@ def test_a_notifier_listens_for_a_while_longer_than_somebody_wants_it(now_s: lis
     before = Listened.made
     dialer._in_a_forked_child()
     assert not before.how["wanted"]() and not notifier._listeners
+    notifier.listen(one)
+    # As in the child of a fork that Python did not make.
+    notifier._pid = 0
+    notifier.listen(other)
+    assert [*notifier._listeners] == [other] and notifier._pid == os.getpid()
+
+
+def test_a_sentinel_is_listened_to_and_looked_after(now_s: list[float]) -> None:
+    resolver, heard, wanted = dialer.resolver_of(Endpoint("sentinel://h:1/m")), list[bytes](), iter([True, False])
+    resolver._listen(Address("h", 2), heard.append, lambda: next(wanted))  # type: ignore[union-attr]
+    made = Listened.made
+    assert made.channels == ("+switch-master",) and made.log == ["start"] and made.how["checked"]()
+    made.how["on_message"](b"m", b"+switch-master")
+    assert heard == [b"m"] and [made.how["wanted"]() for _ in range(2)] == [True, False]
 
 
 async def test_tasks_hear_of_a_topic_in_their_own_loop(now_s: list[float]) -> None:
@@ -198,7 +213,7 @@ async def test_tasks_hear_of_a_topic_in_their_own_loop(now_s: list[float]) -> No
 
     async def elsewhere() -> None:
         bound = "one channel for each event loop"
-        assert bound in str(refused(Malformed, "event loop", notifier.listen, listener))
+        assert bound in str(refused(Malformed, "event loop: .*EventLoop", notifier.listen, listener))
 
     await asyncio.to_thread(asyncio.run, elsewhere())
     ring = notifier._ring

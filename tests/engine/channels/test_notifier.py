@@ -275,7 +275,12 @@ def test_a_loop_that_has_ended_with_a_listener_keeps_no_connection(server: redis
     async def listens() -> None:
         made.listen(Listener().notify)
 
+    async def hears() -> None:
+        made.listen((listener := Listener()).notify)
+        await until(lambda: listener.calls, "a call")
+
     asyncio.run(listens())
+    asyncio.run(hears())
     wait_until(lambda: listeners(server) == 1, "the subscription")
     server.publish(TOPIC, "new message")
     wait_until(lambda: not listeners(server), "the end")
