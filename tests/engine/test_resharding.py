@@ -94,7 +94,7 @@ def test_every_job_is_kept(
     monkeypatch.setattr(resharding, "PAGE", 9)
     monkeypatch.setattr(resharding, "_SCAN", 60)
     with Queue("mails", url=ironclaim_url, shards=before) as old:
-        old.history.on(7_200, names=["good", "bad"], payload_bytes=9)
+        old.history.on()
         assert dedup_windows(old, "first") == ["created"] * 12
         fill(old)
         # What has ended is known for some seconds only, and a busy machine takes longer.
@@ -104,33 +104,10 @@ def test_every_job_is_kept(
         assert old.counts().finished == 27
         refused(UnknownParent, None, old.enqueue, "send", None, id="w-orphan", key="k3", needs=["nobody"])
         assert old.enqueue("send", None, id="w-rival", unique="u4").job == "w4"
-        old.set_limit("send", concurrency=36, rate=72, per_ms=60_000, window="fixed")
-        old.set_limit(key="k3", concurrency=2)
-        old.set_limit(key="*", rate=50, per_ms=1_000)
-        for name, length_ms in {"later": 0, "slow": 600_000, "over": 1}.items():
-            old.pause(name, length_ms=length_ms)
-            old.workers.pause(name, length_ms=length_ms)
-        old.set_retention(done_max=720, done_age_ms=500_000, dead_max=1_440, dead_age_ms=600_000)
-        old.events.on(300)
-        old.schedules.put("nightly", "send", None, cron="0 3 * * *")
         known, counts, past = states(old), old.counts(), old.history.list(limit=1_000)
-        paused = {at: until_ms for at, until_ms in pauses(raw, "mails").items() if at[1] != "over"}
-        sequence = max(int(raw.get(key)) for key in raw.keys("ic:{mails*}:seq"))  # type: ignore[union-attr,arg-type]
         assert past and reshard(ironclaim_url, after).done
         with Queue("mails", url=ironclaim_url, shards=after) as queue:
             assert states(queue) == known and queue.history.list(limit=1_000) == past
-            rule = queue.history.rule()
-            assert rule is not None and (rule.names, rule.payload_bytes, rule.keep) == (("good", "bad"), 9, 7_200)
-            names = ["mails", *(f"mails#{1 + (before > 1)}.{number}" for number in range(1, after))]
-            for name in names:
-                of_shard: Any = raw.hgetall(f"ic:{{{name}}}:retention")
-                assert {field.decode(): int(value) for field, value in of_shard.items()} == {
-                    **{"done_max": 720 // after, "dead_max": 1_440 // after, "done_age_ms": 500_000, "dead_age_ms": 600_000}
-                }, "shard 0 has no more than the others"
-                if name != "mails":
-                    assert pauses(raw, name) == pytest.approx(paused, abs=60_000)
-                    assert raw.get(f"ic:{{{name}}}:seq") == b"%d" % (sequence + (1 << 20)), "later than all that came before"
-                    assert raw.hget(f"ic:{{{name}}}:stats", "events") == b"300"
             now = queue.counts()
             assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (27, 15, 27)
             assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}
@@ -146,17 +123,6 @@ def test_every_job_is_kept(
                 assert queue.enqueue("send", None, id=job, **options).result == "duplicate", job
             assert queue.enqueue("send", None, id="other", unique="u7").job == "w7"
             assert dedup_windows(queue, "again") == ["duplicate"] * 12, "a window stays open though its job has ended"
-            limits = {
-                (each.name or f"key {each.key}", each.concurrency, each.rate, each.per_ms, each.window) for each in queue.limits()
-            }
-            assert limits == {
-                ("send", 36, 72, 60_000, "fixed"),
-                ("key k3", 2, 0, 0, "sliding"),
-                ("key *", 0, 50, 1_000, "sliding"),
-            }
-            assert sum(raw.hexists(key, "k:k3") for key in raw.keys("ic:{mails#*}:limits")) == 1  # type: ignore[misc,union-attr]
-            assert [pause.name for pause in queue.obstacles().pauses] == ["later", "slow"]
-            assert [schedule.name for schedule in queue.schedules.list()] == ["nightly"]
             # They come in their order, and those that expire do so.
             plain: Any = raw
             lanes: list[list[str]] = [plain.zrange(key, 0, -1) for key in plain.keys("ic:{mails#*}:lane:send/k3")]
@@ -167,6 +133,43 @@ def test_every_job_is_kept(
                 assert old.enqueue("send", None, id="w5").result == "duplicate" and old.counts().waiting == 60
                 assert raw.keys("ic:{mails#1.*") and all(key.endswith(b":stats") for key in raw.keys("ic:{mails#1.*"))  # type: ignore[union-attr]
             assert reshard(ironclaim_url, after).jobs == 0, "again: nothing is left to do"
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 4), (1, 4)])
+def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: redis.Redis) -> None:
+    with Queue("mails", url=ironclaim_url, shards=before) as old:
+        old.enqueue("send", None, key="k3")
+        old.set_limit("send", concurrency=36, rate=72, per_ms=60_000, window="fixed")
+        old.set_limit(key="k3", concurrency=2)
+        old.set_limit(key="*", rate=50, per_ms=1_000)
+        for name, length_ms in {"later": 0, "slow": 600_000, "over": 1}.items():
+            old.pause(name, length_ms=length_ms)
+            old.workers.pause(name, length_ms=length_ms)
+        old.set_retention(done_max=720, done_age_ms=500_000, dead_max=1_440, dead_age_ms=600_000)
+        old.history.on(7_200, names=["good", "bad"], payload_bytes=9)
+        old.events.on(300)
+        old.schedules.put("nightly", "send", None, cron="0 3 * * *")
+    paused = {at: until_ms for at, until_ms in pauses(raw, "mails").items() if at[1] != "over"}
+    sequence = max(int(raw.get(key)) for key in raw.keys("ic:{mails*}:seq"))  # type: ignore[union-attr,arg-type]
+    assert reshard(ironclaim_url, after).jobs == 1
+    for number, name in enumerate(Layout(1 + (before > 1), after).names("mails")):
+        of_shard: Any = raw.hgetall(f"ic:{{{name}}}:retention")
+        assert {field.decode(): int(value) for field, value in of_shard.items()} == {
+            **{"done_max": 720 // after, "dead_max": 1_440 // after, "done_age_ms": 500_000, "dead_age_ms": 600_000}
+        }, "shard 0 has no more than the others"
+        if number:
+            assert pauses(raw, name) == pytest.approx(paused, abs=60_000)
+            assert raw.get(f"ic:{{{name}}}:seq") == b"%d" % (sequence + (1 << 20)), "later than all that came before"
+            assert raw.hget(f"ic:{{{name}}}:stats", "events") == b"300"
+    assert sum(raw.hexists(key, "k:k3") for key in raw.keys("ic:{mails#*}:limits")) == 1  # type: ignore[misc,union-attr]
+    with Queue("mails", url=ironclaim_url, shards=after) as queue:
+        rule = queue.history.rule()
+        assert rule is not None and (rule.names, rule.payload_bytes, rule.keep) == (("good", "bad"), 9, 7_200)
+        assert {(each.name or each.key, each.concurrency, each.rate, each.per_ms, each.window) for each in queue.limits()} == {
+            *(("send", 36, 72, 60_000, "fixed"), ("k3", 2, 0, 0, "sliding"), ("*", 0, 50, 1_000, "sliding"))
+        }
+        assert [pause.name for pause in queue.obstacles().pauses] == ["later", "slow"]
+        assert [schedule.name for schedule in queue.schedules.list()] == ["nightly"]
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 9), (1, 4)])
@@ -210,8 +213,9 @@ def test_a_dead_child_whose_parents_are_elsewhere_is_named(ironclaim_url: str) -
         Worker(plain, some_handlers(raises(ValueError("no")), "step"), sweep_ms=20).run(burst=True)
         told: list[str] = []
         assert Resharding(plain, 4, tell=told.append).run().done
-        assert [text for text in told if "child" in text] == [
-            "dead job child goes without the jobs that it needs, because it has no key: with_children does not revive it"
+        assert told == [
+            *("prepares 4 shards", "moves the jobs of 1 shard"),
+            "dead job child goes without the jobs that it needs, because it has no key: with_children does not revive it",
         ]
         with Queue("mails", url=ironclaim_url, shards=4) as queue:
             assert queue.dead.requeue("child").done
@@ -311,6 +315,17 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
         Worker(queue, handlers, sweep_ms=20).run(burst=True)
         assert sorted(ran) == [1, 2, 3, 4, 6, 7] and ran.index(1) < min(ran.index(2), ran.index(6))
         assert reshard(ironclaim_url, 5).done and queue.counts().finished == 7
+
+
+def test_what_stays_is_counted_page_by_page_without_jobs_of_ticks(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resharding, "PAGE", 2)
+    with Queue("mails", url=ironclaim_url) as plain:
+        plain.enqueue("send", None, id="parent", key="acme")
+        plain.enqueue_many([NewJob("send", None, id=f"child-{n}", key="acme", needs=["parent"]) for n in range(4)])
+        plain.schedules.put("nightly", "send", None, cron="0 3 * * *")
+        assert plain.schedules.run_now("nightly").job
+        moved = Resharding(plain, 3).run(wait_ms=0)
+        assert (moved.jobs, moved.left, moved.done) == (0, 5, False)
 
 
 def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(
