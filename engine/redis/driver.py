@@ -276,7 +276,7 @@ def packed(connection: Connection, commands: Sequence[tuple[object, ...]]) -> li
 def _is_readable(connection: Connection) -> bool:
     """True when an idle connection has been closed or holds bytes that nobody asked for."""
     try:
-        return bool(connection.can_read(0))
+        return bool(connection.can_read())
     except (redis.RedisError, OSError):
         return True
 

@@ -9,7 +9,6 @@ import asyncio
 import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
@@ -202,7 +201,6 @@ class Gathering:
         self._driver = driver
         self._maker = maker
         self._begin()
-        _ALL.add(self)
 
     def _begin(self) -> None:
         """Begin without waiting enqueues: at first, and in a forked child, which has none of its parent's
@@ -217,7 +215,6 @@ class Gathering:
     def send(self, operation: Enqueue, intended_ns: int | None = None) -> Sent:
         """Stamp an enqueue and send it, alone or with others. Raises as `SyncDriver.send` does."""
         if self._pid != os.getpid():
-            # A fork that Python did not make, so no hook was called.
             self._begin()
         waiting: _Waiting | None = None
         sending = object()
@@ -319,18 +316,6 @@ class Gathering:
         calls.hand_out()
         if calls.again[0]:
             self._carry(*calls.again)
-
-
-_ALL: weakref.WeakSet[Gathering] = weakref.WeakSet()
-
-
-def _in_a_forked_child() -> None:
-    for gathering in list(_ALL):
-        gathering._begin()  # pyright: ignore[reportPrivateUsage]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
 # -- Enqueues of many tasks that leave together: those that come while others are under way form the next

@@ -221,6 +221,23 @@ async def test_close_does_not_fail_where_a_connection_takes_long_to_end(ironclai
     assert idle.is_connected is False
 
 
+async def test_the_async_driver_does_not_wait_for_the_end_of_a_connection_that_it_gives_up(
+    relay: Relay, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncQueue("q", url=relay.url, connect=ConnectOptions(idle_check_ms=0)) as queue, asyncio.timeout(DEADLINE_S):
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio.StreamWriter, "wait_closed", lambda writer: asyncio.Event().wait())
+            await asyncio.gather(queue.counts(), queue.counts())
+            assert len(idle_of(queue)) == 2
+            client.script_flush()
+            await queue.counts()
+            relay.next("lose_reply")
+            await queue.counts()
+            relay.break_all()
+            await seen(lambda: all(connection._reader.at_eof() for connection in idle_of(queue)))
+            assert (await queue.driver.send(queue.model.call(Count()))).definite, "nothing is sent on one that has ended"
+
+
 async def test_the_loop_goes_on_while_a_call_waits(relay: Relay, direct: Queue) -> None:
     # The reply is waited for until the test breaks the connection.
     endless = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)

@@ -19,7 +19,8 @@ from redis.sentinel import Sentinel
 
 from engine import AsyncQueue, ConnectOptions, Queue, Worker, async_queues, queues
 from engine.errors import AuthenticationFailed, EngineError, Malformed, OutcomeUnknown, ServerUnavailable
-from engine.redis.dialer import identify
+from engine.redis import resolver
+from engine.redis.dialer import identify, resolver_of
 from engine.redis.endpoint import Endpoint
 from engine.testing import EmbeddedServer, server_binary
 from tests.engine.helpers.processes import in_child
@@ -98,6 +99,7 @@ def test_a_user_with_a_password_and_a_unix_socket(guarded: tuple[EmbeddedServer,
     for url in (f"redis://ada:pw@127.0.0.1:{server.port}", f"unix://ada:pw@{path}", f"unix://{path}?db=2"):
         with Queue("q", url=url) as queue:
             assert queue.enqueue("work", {}).created
+            assert asyncio.run(AsyncQueue("q", url=url).counts()).waiting == queue.counts().waiting > 0
     with redis.Redis(unix_socket_path=str(path)) as client:
         connection = client.connection_pool.get_connection()
         assert identify(connection) is not None, "no proxy is in between"
@@ -255,8 +257,9 @@ def test_children_of_a_preloaded_process_use_a_queue_while_its_threads_do_too(qu
 
 def test_a_lock_that_another_thread_held_at_the_fork_does_not_hang_the_child(queue: Queue) -> None:
     queue.counts()
-    with queue.driver._connections._lock:
-        assert in_child(lambda: queue.close() or queue.enqueue("work", {}, id="a")) == 0
+    with queue.driver._connections._lock, queue.gathering._lock, resolver._shared_lock:
+        routed = Endpoint("sentinel://h/m")
+        assert in_child(lambda: (resolver_of(routed), queue.close(), queue.enqueue("work", {}, id="a"))) == 0
     assert queue.counts().waiting == 1
 
 

@@ -52,6 +52,13 @@ def test_pauses_double_and_are_bounded() -> None:
         assert [sends.after(Trouble.NOT_SENT, "down", 0) for _ in steps] == [SendAgain(int(step * share)) for step in steps]
 
 
+@pytest.mark.parametrize("word", ["MOVED", "ASK", "TRYAGAIN"])
+def test_a_slot_that_is_on_its_way_is_asked_for_again_soon(word: str) -> None:
+    sends = delivery(1.0)
+    steps = [sends.after(Trouble.TRANSIENT, f"{word} 1 h:1", 0) for _ in range(6)]
+    assert steps == [SendAgain(step) for step in (10, 20, 40, 80, 100, 100)]
+
+
 def test_a_long_outage_overflows_nothing() -> None:
     sends = delivery(0.5)
     for _ in range(2000):
