@@ -102,9 +102,9 @@ def asker(reach: Callable[[Address], Endpoint]) -> Ask:
 
     def asked(address: Address, commands: Sequence[tuple[object, ...]]) -> list[Any]:
         endpoint = reach(address)
+        # It connects when the commands are sent.
         connection: Connection = endpoint.connection_class(**endpoint.settings())
         try:
-            connection.connect()
             return ask(connection, commands)
         finally:
             connection.disconnect()

@@ -185,6 +185,7 @@ def test_a_connection_that_has_ended_in_any_way_leaves_its_place_to_the_next(
         connections._permit_wait_s = 0.05
         for end in (connections.give_back, connections.drop, connections.retire, connections.give_back):
             taken = connections.take(0)
+            assert connections.take_idle(0) is None
             end(taken)
             assert (taken._sock is None) == (end != connections.give_back)
         connections.close()

@@ -16,8 +16,11 @@ from typing import Any
 import pytest
 
 from engine import ConnectOptions, Enqueued, Queue, WrongKeyType
+from engine.models.lanes import Lanes
+from engine.ops.jobs import Enqueue, Options
 from engine.redis import gathering
 from engine.redis.endpoint import DEADLINE_MS_MAX
+from engine.redis.gathering import CallMaker, GatheredEnqueue
 from tests.engine.helpers.processes import in_child
 from tests.engine.helpers.producing import ids_of, raises, refused
 from tests.engine.helpers.relay import Relay
@@ -67,6 +70,18 @@ class Held:
 
 def enqueues(queue: Queue, *jobs: str, **options: Any) -> list[Callable[[], Enqueued]]:
     return [lambda job=job: queue.enqueue("work", None, id=job, **options) for job in jobs]
+
+
+def test_gathered_enqueues_become_as_few_calls_as_their_order_allows() -> None:
+    def enqueue(job: str, intended_ns: int | None = None, **options: Any) -> GatheredEnqueue:
+        return GatheredEnqueue(Enqueue(job, "work", b"{}", b"nonce---", Options(**options)), intended_ns)
+
+    gathered = [enqueue("a", 5), enqueue("b"), enqueue("a", 7), enqueue("c", 9, needs=("a",)), enqueue("d"), enqueue("b")]
+    alone = [("a", 5), ("b", None), ("a", 7), ("c", 9), ("d", None), ("b", None)]
+    for merges, wanted in ((True, [("ab", (5, None)), ("a", 7), ("c", 9), ("db", None)]), (False, alone)):
+        calls = gathering.merged(gathered, 1, CallMaker(Lanes("q").call, merges))
+        assert [("".join(job.job for job in call.jobs), call.intended_ns) for call in calls] == wanted
+        assert {job.not_after_ms for call in calls for job in call.jobs} == {1}
 
 
 @pytest.mark.usefixtures("patient")
