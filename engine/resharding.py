@@ -195,7 +195,7 @@ class Resharding:
                     Limit(int(concurrency), int(rate), int(per_ms), cast("Any", window))
                 )
         return {
-            target: Limit.whole(limits).divided(self._to) if target.startswith("n:") else limits[:1]
+            target: Limit.whole(limits).divided(self._to) if target.startswith("n:") else limits
             for target, limits in found.items()
         }
 

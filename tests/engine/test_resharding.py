@@ -132,13 +132,14 @@ def test_every_job_is_kept(
             if before > 1:
                 assert old.enqueue("send", None, id="w5").result == "duplicate" and old.counts().waiting == 60
                 assert raw.keys("ic:{mails#1.*") and all(key.endswith(b":stats") for key in raw.keys("ic:{mails#1.*"))  # type: ignore[union-attr]
-            assert reshard(ironclaim_url, after).jobs == 0, "again: nothing is left to do"
+            again = reshard(ironclaim_url, after)
+            assert (again.jobs, again.left, again.done) == (0, 0, True), "nothing is left to do"
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 4), (1, 4)])
 def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: redis.Redis) -> None:
     with Queue("mails", url=ironclaim_url, shards=before) as old:
-        old.enqueue("send", None, key="k3")
+        old.enqueue_many([NewJob("send", None, id=f"j{n}", key=f"k{n}", unique=f"u{n}") for n in range(4)])
         old.set_limit("send", concurrency=36, rate=72, per_ms=60_000, window="fixed")
         old.set_limit(key="k3", concurrency=2)
         old.set_limit(key="*", rate=50, per_ms=1_000)
@@ -151,7 +152,7 @@ def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: red
         old.schedules.put("nightly", "send", None, cron="0 3 * * *")
     paused = {at: until_ms for at, until_ms in pauses(raw, "mails").items() if at[1] != "over"}
     sequence = max(int(raw.get(key)) for key in raw.keys("ic:{mails*}:seq"))  # type: ignore[union-attr,arg-type]
-    assert reshard(ironclaim_url, after).jobs == 1
+    assert reshard(ironclaim_url, after).jobs == 4
     for number, name in enumerate(Layout(1 + (before > 1), after).names("mails")):
         of_shard: Any = raw.hgetall(f"ic:{{{name}}}:retention")
         assert {field.decode(): int(value) for field, value in of_shard.items()} == {
@@ -163,6 +164,8 @@ def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: red
             assert raw.hget(f"ic:{{{name}}}:stats", "events") == b"300"
     assert sum(raw.hexists(key, "k:k3") for key in raw.keys("ic:{mails#*}:limits")) == 1  # type: ignore[misc,union-attr]
     with Queue("mails", url=ironclaim_url, shards=after) as queue:
+        again = [queue.enqueue("send", None, key=f"k{n}", unique=f"u{n}").job for n in range(4)]
+        assert again == ["j0", "j1", "j2", "j3"], "each is where its key belongs"
         rule = queue.history.rule()
         assert rule is not None and (rule.names, rule.payload_bytes, rule.keep) == (("good", "bad"), 9, 7_200)
         assert {(each.name or each.key, each.concurrency, each.rate, each.per_ms, each.window) for each in queue.limits()} == {
@@ -252,6 +255,9 @@ def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis)
         text = raw.get("ic:{mails}:shards")
         for wrong, said in ((6, "concurrency: 5 .* at least 6"), (1, "to"), (257, "to")):
             refused(Malformed, said, reshard, ironclaim_url, wrong)
+        raw.rename("ic:{mails#1.1}:limits", "aside")
+        raw.rpush("ic:{mails#1.1}:limits", "x")
+        refused(WrongKeyType, "WRONGTYPE", reshard, ironclaim_url, 5)
         assert raw.get("ic:{mails}:shards") == text
     with Queue("mails", models.Bull(), url=ironclaim_url) as bull, pytest.raises(UnsupportedFeature):
         Resharding(bull, 4)
@@ -291,7 +297,7 @@ def claimed_at_home(queue: Any, name: str) -> tuple[Any, Lease]:
     return shard, job.lease
 
 
-def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -> None:
+def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as whole:
         queue: Any = whole
         queue.enqueue("send", 1, id="parent", key="acme")
@@ -314,18 +320,27 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
             handlers(name)(lambda job: ran.append(job.payload))
         Worker(queue, handlers, sweep_ms=20).run(burst=True)
         assert sorted(ran) == [1, 2, 3, 4, 6, 7] and ran.index(1) < min(ran.index(2), ran.index(6))
+        with monkeypatch.context() as cut:
+            # What has ended is copied, and the record does not say so.
+            cut.setattr(Resharding, "_write", raises(Cut()))
+            refused(Cut, "", reshard, ironclaim_url, 5)
         assert reshard(ironclaim_url, 5).done and queue.counts().finished == 7
 
 
 def test_what_stays_is_counted_page_by_page_without_jobs_of_ticks(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resharding, "PAGE", 2)
     with Queue("mails", url=ironclaim_url) as plain:
-        plain.enqueue("send", None, id="parent", key="acme")
-        plain.enqueue_many([NewJob("send", None, id=f"child-{n}", key="acme", needs=["parent"]) for n in range(4)])
+        parents, told = ["first", "second"], list[str]()
+        plain.enqueue_many([NewJob("send", None, id=id, key="acme") for id in parents])
+        plain.enqueue_many([NewJob("send", None, id=f"child-{n}", key="acme", needs=parents) for n in range(4)])
         plain.schedules.put("nightly", "send", None, cron="0 3 * * *")
         assert plain.schedules.run_now("nightly").job
-        moved = Resharding(plain, 3).run(wait_ms=0)
-        assert (moved.jobs, moved.left, moved.done) == (0, 5, False)
+        made, moves = Resharding(plain, 3, tell=told.append), "moves the jobs of 1 shard"
+        for _ in range(2):
+            moved = made.run(wait_ms=0)
+            assert (moved.jobs, moved.left, moved.done) == (0, 6, False)
+        stay = [f"job {id} stays in mails for now: it runs, belongs to others, or cannot be read" for id in parents]
+        assert told == ["prepares 3 shards", moves, *stay, moves], "it names them once"
 
 
 def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(
