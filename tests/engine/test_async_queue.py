@@ -230,7 +230,9 @@ async def test_the_async_driver_does_not_wait_for_the_end_of_a_connection_that_i
             await asyncio.gather(queue.counts(), queue.counts())
             assert len(idle_of(queue)) == 2
             client.script_flush()
-            await queue.counts()
+            call = queue.driver.start(queue.model.call(Count()))
+            await queue.driver.carry([call])
+            assert call._sends == 2, "it meets one alone that lacks the script"
             relay.next("lose_reply")
             await queue.counts()
             relay.break_all()

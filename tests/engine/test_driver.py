@@ -174,6 +174,13 @@ def test_a_new_connection_loads_the_scripts_that_the_server_lacks_and_no_others(
         direct.driver.close()
         direct.enqueue("work", {}, id=job)
         assert calls_of(client, "script|load") - before == len(direct.model.scripts)
+    connections = direct.driver._connections
+    for connection in [connections.take(0), connections.take(0)]:
+        connections.give_back(connection)
+    client.script_flush()
+    call = direct.driver.start(direct.model.call(Count()))
+    direct.driver.carry([call])
+    assert call._sends == 2, "it meets one alone that was there before"
 
 
 def test_a_connection_that_has_ended_in_any_way_leaves_its_place_to_the_next(
@@ -202,9 +209,10 @@ def test_a_driver_waits_for_a_reply_as_long_as_its_calls_may_block(
     kind: str, runner: asyncio.Runner, ironclaim_url: str, client: Any, durable: bool
 ) -> None:
     """The server is silent for longer than it usually may be."""
-    look, made = Call(None, ("x",), ("GET", "x"), lambda raw: raw, Count()), AsyncDriver if kind == "async" else SyncDriver
+    look: Any = Call(None, ("x",), ("GET", "x"), lambda raw: raw, Count())
+    more: dict[str, Any] = {"durability": Durability(look, 60_000)} if durable else {"block_ms_max": 60_000}
     endpoint = Endpoint(ironclaim_url, options=ConnectOptions(timeout_ms=10), asynchronous=kind == "async")
-    driver: Any = made(endpoint, (), **{"durability": Durability(look, 60_000)} if durable else {"block_ms_max": 60_000})
+    driver: Any = (AsyncDriver if kind == "async" else SyncDriver)(endpoint, (), **more)
 
     def send(call: Any = look) -> Any:
         return runner.run(driver.send(call)) if kind == "async" else driver.send(call)

@@ -334,7 +334,7 @@ def test_what_stays_is_counted_page_by_page_without_jobs_of_ticks(ironclaim_url:
         plain.enqueue_many([NewJob("send", None, id=id, key="acme") for id in parents])
         plain.enqueue_many([NewJob("send", None, id=f"child-{n}", key="acme", needs=parents) for n in range(4)])
         plain.schedules.put("nightly", "send", None, cron="0 3 * * *")
-        assert plain.schedules.run_now("nightly").job
+        assert plain.schedules.run_now("nightly") is not None
         made, moves = Resharding(plain, 3, tell=told.append), "moves the jobs of 1 shard"
         for _ in range(2):
             moved = made.run(wait_ms=0)
