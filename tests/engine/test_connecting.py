@@ -71,6 +71,12 @@ def test_clients_that_do_not_fit_are_refused_with_the_reason() -> None:
         refused(Malformed, reason, Queue, "q", client=client)
     refused(Malformed, "redis.asyncio.Redis", AsyncQueue, "q", client=fitting)
     refused(Malformed, "without a url", Queue, "q", client=fitting, url="redis://localhost:1")
+    own = type("Connection", (redis.Connection,), {})
+    made = Endpoint(client=redis.Redis(connection_pool=redis.ConnectionPool(connection_class=own)))
+    reason = "client: .*test_connecting.Connection.* is not allowed, .*Connection is not one of redis-py's own"
+    refused(Malformed, reason, made.of_kind, asynchronous=True)
+    routed = [Endpoint(f"sentinel://h/m{db}") for db in ("", "?db=0", "?db=1")]
+    assert [routed[0].reaches(other) for other in routed] == [True, True, False]
 
 
 def test_tls_and_credentials_of_a_url_and_of_a_client_reach_the_connection() -> None:

@@ -220,6 +220,10 @@ async def test_tasks_hear_of_a_topic_in_their_own_loop(now_s: list[float]) -> No
     notifier.unlisten(listener)
     assert notifier._ring is None and made.how["wanted"]() and notifier.live
     notifier._tell(ring, False)  # type: ignore[arg-type]
+    for made.live in (False, True):
+        notifier.listen(listener)
+        assert notifier.live is made.live, "nobody tells it"
+        notifier.unlisten(listener)
     notifier.listen(listener)
     assert notifier._live and Listened.made is made and called == [True], "it stayed from before"
     made.ended = True
