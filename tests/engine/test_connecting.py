@@ -24,7 +24,7 @@ from engine.redis.dialer import identify, resolver_of
 from engine.redis.endpoint import Endpoint
 from engine.testing import EmbeddedServer, server_binary
 from tests.engine.helpers.processes import in_child
-from tests.engine.helpers.producing import ids_of, raw_client, refused, some_handlers
+from tests.engine.helpers.producing import raw_client, refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEFAULT_DEADLINE_S, wait_until
 
@@ -181,22 +181,6 @@ def test_the_queues_of_a_server_are_listed_by_their_last_use(ironclaim_url: str)
     refused(Malformed, "limit", queues, ironclaim_url, limit=0)
 
 
-@pytest.mark.feature("BN31")
-def test_a_bound_on_connections_is_kept_and_callers_take_turns(ironclaim_url: str, client: Any) -> None:
-    queue = Queue("q", url=ironclaim_url, connect=ConnectOptions(connections_max=2))
-    before = client.info("stats")["total_connections_received"]
-    with ThreadPoolExecutor(16) as pool:
-        results = list(pool.map(lambda number: queue.enqueue("work", {}, id=f"j{number}").created, range(200)))
-    assert all(results) and client.info("stats")["total_connections_received"] - before <= 2
-    connections = queue.driver._connections
-    held, connections._permit_wait_s = [connections.take(0) for _ in range(2)], 0.05
-    refused(redis.ConnectionError, "all 2 connections are in use", connections.take, 0)
-    for connection in held:
-        connections.give_back(connection)
-    assert queue.counts().waiting == 200
-    queue.close()
-
-
 def answers(queue: Queue) -> bool:
     """Whether the server answers within the times of the queue."""
     with contextlib.suppress(EngineError):
@@ -227,17 +211,6 @@ def test_bounds_of_the_options(name: str, least: int, most: int) -> None:
     for value in (least - 1, most + 1, "1", None, True):
         refused(Malformed, name, ConnectOptions, **{name: value})
     refused(Malformed, "connect", Queue, "q", connect={"timeout_ms": 1})
-
-
-def test_sixteen_threads_share_one_queue(queue: Queue) -> None:
-    def use(number: int) -> None:
-        for count in range(25):
-            assert queue.enqueue("work", {}, id=f"{number}-{count}").created
-        queue.enqueue_many([{"name": "work", "payload": 1, "id": f"{number}-many-{count}"} for count in range(25)])
-
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(use, range(16)))
-    assert len(set(ids_of(queue, "waiting"))) == 16 * 50
 
 
 # -- forks

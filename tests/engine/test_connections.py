@@ -202,11 +202,9 @@ def test_a_subscription_is_not_live_at_a_server_that_is_named_no_more(ironclaim_
         said.append("failed")
         named.primary = node
 
-    unused: Any = {"on_message": None, "checked": lambda: True, "wanted": lambda: True}
-    listening = Subscription(
-        *(Dialer(Endpoint(ironclaim_url), cast("Any", named), None, 0), ("c",)),
-        **{"name": "n", "changed": lambda: said.append(listening.live), "failed": failed, "look_s": 60.0, **unused},
-    )
+    way: Any = Dialer(Endpoint(ironclaim_url), cast("Any", named), None, 0)
+    more: Any = {"on_message": None, "checked": None, "wanted": lambda: True, "failed": failed, "look_s": 60.0}
+    listening = Subscription(way, ("c",), name="n", changed=lambda: said.append(listening.live), **more)
     assert not listening.live
     listening.start()
     wait_until(lambda: said[-1:] == [True], "it is live")

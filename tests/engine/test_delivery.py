@@ -45,18 +45,17 @@ def test_error_replies(message: str, trouble: Trouble) -> None:
     assert trouble_of_reply(message) is trouble
 
 
-def test_pauses_double_and_are_bounded() -> None:
-    steps = [10, 20, 40, 80, 160, 320, 500, 500, 500]
+@pytest.mark.parametrize(
+    ("message", "steps"),
+    [
+        ("down", [10, 20, 40, 80, 160, 320, 500, 500, 500]),
+        *((f"{word} 1 h:1", [10, 20, 40, 80, 100, 100]) for word in ("MOVED", "ASK", "TRYAGAIN")),
+    ],
+)
+def test_pauses_double_and_are_bounded(message: str, steps: list[int]) -> None:
     for jitter, share in ((0.0, 0.5), (1.0, 1.0)):
         sends = delivery(jitter)
-        assert [sends.after(Trouble.NOT_SENT, "down", 0) for _ in steps] == [SendAgain(int(step * share)) for step in steps]
-
-
-@pytest.mark.parametrize("word", ["MOVED", "ASK", "TRYAGAIN"])
-def test_a_slot_that_is_on_its_way_is_asked_for_again_soon(word: str) -> None:
-    sends = delivery(1.0)
-    steps = [sends.after(Trouble.TRANSIENT, f"{word} 1 h:1", 0) for _ in range(6)]
-    assert steps == [SendAgain(step) for step in (10, 20, 40, 80, 100, 100)]
+        assert [sends.after(Trouble.NOT_SENT, message, 0) for _ in steps] == [SendAgain(int(step * share)) for step in steps]
 
 
 def test_a_long_outage_overflows_nothing() -> None:

@@ -183,16 +183,22 @@ def test_a_new_connection_loads_the_scripts_that_the_server_lacks_and_no_others(
     assert call._sends == 2, "it meets one alone that was there before"
 
 
+@pytest.mark.feature("BN31")
 def test_a_connection_that_has_ended_in_any_way_leaves_its_place_to_the_next(
     ironclaim_url: str, client: Any, closed_port: int
 ) -> None:
-    """There is room for one."""
+    """There is room for one, and callers take turns."""
+    before = client.info("stats")["total_connections_received"]
     with Queue("q", url=ironclaim_url, connect=ConnectOptions(connections_max=1, deadline_ms=DEADLINE_MS_MAX)) as queue:
+        with ThreadPoolExecutor(16) as pool:
+            assert all(pool.map(lambda number: queue.enqueue("work", {}, id=f"j{number}").created, range(200)))
+        assert client.info("stats")["total_connections_received"] == before + 1 and queue.counts().waiting == 200
         connections = queue.driver._connections
         connections._permit_wait_s = 0.05
         for end in (connections.give_back, connections.drop, connections.retire, connections.give_back):
             taken = connections.take(0)
             assert connections.take_idle(0) is None
+            refused(redis.ConnectionError, "all 1 connections are in use", connections.take, 0)
             end(taken)
             assert (taken._sock is None) == (end != connections.give_back)
         connections.close()
