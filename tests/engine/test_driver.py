@@ -81,12 +81,6 @@ def test_without_hiredis_redis_py_packs_the_calls(queue: Queue, direct: Queue, m
     assert sorted(ids_of(direct, "waiting")) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("lost", [("lose_reply",) * 2, ("lose_reply",) * 3], ids=len)
-def test_harm_again_and_again(relay: Relay, queue: Queue, direct: Queue, lost: tuple[Rule, ...]) -> None:
-    relay.next(*lost)
-    assert queue.enqueue("work", {}, id="j").result == "repeated" and direct.counts().waiting == 1
-
-
 def test_a_lost_claim_reply_leases_once_and_a_lost_finish_reply_finishes_once(relay: Relay, queue: Queue, direct: Queue) -> None:
     for number in range(3):
         direct.enqueue("work", {}, id=f"j{number}")
@@ -109,11 +103,6 @@ def test_a_late_copy_of_an_enqueue_does_not_run_the_job_again(relay: Relay, queu
     assert [b"repeated" in reply for reply in relay.release_held()] == [True]
     counts = direct.counts()
     assert (counts.waiting, counts.active, counts.finished) == (0, 0, 1)
-
-
-def test_a_delay_within_the_time_of_a_reply_is_waited_for(relay: Relay, queue: Queue) -> None:
-    relay.delay_s = 0.1
-    assert queue.enqueue("work", {}, id="j").result == "created" and relay.calls == 2
 
 
 @pytest.mark.feature("BL33")
