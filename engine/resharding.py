@@ -276,7 +276,9 @@ class Resharding:
                 for name, ids in jobs.items():
                     taken = self._run(source, TakeJobs(number + 1, name, tuple(ids)))
                     number = taken.number
-                    self._tell_staying(source, set(ids) - {job for job, _ in taken.items})
+                    for job in sorted(set(ids) - {job for job, _ in taken.items}):
+                        why = "it runs, belongs to others, or cannot be read"
+                        self._tell_once(job, f"job {job} stays in {source.name} for now: {why}")
                     some = self._arrive(source, taken)
                     moved += some
                     offset += max(0, len(ids) - some)
@@ -284,12 +286,10 @@ class Resharding:
                     break
         return moved
 
-    def _tell_staying(self, source: Queue, jobs: set[str]) -> None:
-        for job in sorted(jobs - self._told):
-            self._tell(
-                f"job {job} stays in {source.name} for now: it runs, belongs to others, or cannot be read"
-            )
-        self._told |= jobs
+    def _tell_once(self, job: str, text: str) -> None:
+        if job not in self._told:
+            self._told.add(job)
+            self._tell(text)
 
     def _homes(self, source: Queue, jobs: tuple[str, ...], layout: Layout) -> dict[str, list[str]]:
         """Jobs by the name of the shard that they go to; not those that stay."""
@@ -299,11 +299,11 @@ class Resharding:
             for job, looked in zip(jobs, reply.items, strict=False):
                 info = job_info(source.model, BUILT_IN, job, looked, reply.srv_us)
                 options = info.options
-                if info.state == "dead" and options.needs and not options.key and job not in self._told:
-                    self._told.add(job)
-                    self._tell(
+                if info.state == "dead" and options.needs and not options.key:
+                    self._tell_once(
+                        job,
                         f"dead job {job} goes without the jobs that it needs, because it has no key: "
-                        "with_children does not revive it"
+                        "with_children does not revive it",
                     )
                 home = layout.home(options.key, options.unique, job)
                 if home:
