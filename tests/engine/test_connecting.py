@@ -19,6 +19,7 @@ from redis.sentinel import Sentinel
 
 from engine import AsyncQueue, ConnectOptions, Queue, Worker, async_queues, queues
 from engine.errors import AuthenticationFailed, EngineError, Malformed, OutcomeUnknown, ServerUnavailable
+from engine.ops.looks import Count
 from engine.redis import resolver
 from engine.redis.dialer import identify, resolver_of
 from engine.redis.endpoint import Endpoint
@@ -295,4 +296,4 @@ def test_an_idle_connection_that_the_server_closed_is_noticed(ironclaim_url: str
     with Queue("q", url=ironclaim_url, connect=ConnectOptions(idle_check_ms=0)) as queue:
         queue.counts()
         wait_until(lambda: client.client_kill_filter(_type="normal", skipme=True) >= 1, "its connection is closed")
-        assert queue.enqueue("work", {}, id="a").result == "created", "nothing was sent on the closed one"
+        assert queue.driver.send(queue.model.call(Count())).definite, "nothing was sent on the closed one"

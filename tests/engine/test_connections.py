@@ -168,12 +168,13 @@ async def test_of_a_fixed_address_nothing_is_looked_at(ironclaim_url: str) -> No
 
 
 @pytest.mark.parametrize("way", ["send_many", "depart"])
-def test_a_call_that_could_not_be_written_is_sent_again_on_another_connection(queue: Queue, client: Any, way: str) -> None:
+def test_a_call_that_could_not_be_written_is_sent_again(queue: Queue, client: Any, named: Named, way: str) -> None:
+    pool: Any = queue.driver._connections
+    pool._resolver = pool._dialer.resolver = named
     queue.enqueue("work", {}, id="before")
-    before, pool = client.info("stats")["total_connections_received"], queue.driver._connections
     # However long this takes, it is not looked at.
     pool._check_ns = 1 << 60
-    connection = pool.take(0)
+    connection, before = pool.take(0), client.info("stats")["total_connections_received"]
     driver.break_off(connection)
     pool.give_back(connection)
     if way == "depart":
@@ -183,7 +184,7 @@ def test_a_call_that_could_not_be_written_is_sent_again_on_another_connection(qu
     else:
         (sent,) = queue.driver.send_many([queue.model.call(Count())])
         assert isinstance(sent, Sent) and sent.reply.waiting == 1
-    assert client.info("stats")["total_connections_received"] == before + 1
+    assert client.info("stats")["total_connections_received"] == before + 1 and redis.ConnectionError in named.heard
 
 
 def test_a_subscription_is_not_live_at_a_server_that_is_named_no_more(ironclaim_url: str, named: Named) -> None:

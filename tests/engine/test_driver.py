@@ -191,7 +191,7 @@ def test_a_connection_that_has_ended_in_any_way_leaves_its_place_to_the_next(
             end(taken)
             assert (taken._sock is None) == (end != connections.give_back)
         connections.close()
-        assert connections.take_idle(0) is None, "none is at hand"
+        assert taken._sock is None and connections.take_idle(0) is None, "none is at hand"
         refused(redis.ConnectionError, "", connections.take_at, Node("127.0.0.1", closed_port, ""), 0)
         assert departed(queue).connection is None
         for harm in (lambda: None, client.script_flush, lambda: client.client_kill_filter(_type="normal", skipme=True)):
