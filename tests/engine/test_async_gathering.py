@@ -252,7 +252,8 @@ async def test_an_exchange_of_the_async_driver_that_is_cancelled_closes_its_conn
     calls = [driver.start(Call(None, (word[1],), word, lambda raw: raw, Count())) for word in words]
     cancelled, other = (asyncio.create_task(driver.carry([call], shared=True)) for call in calls)
     async with asyncio.timeout(DEADLINE_S):
-        while not client.info("clients")["blocked_clients"] or driver._connections._shared[0].exchanges < 2:
+        shared = driver._connections
+        while not client.info("clients")["blocked_clients"] or sum(one.exchanges for one in shared._shared.values()) < 2:
             await asyncio.sleep(0.001)
         cancelled.cancel()
         await asyncio.wait([cancelled])
