@@ -252,9 +252,7 @@ async def test_an_exchange_of_the_async_driver_that_is_cancelled_closes_its_conn
     calls = [driver.start(Call(None, (word[1],), word, lambda raw: raw, Count())) for word in words]
     cancelled, other = (asyncio.create_task(driver.carry([call], shared=True)) for call in calls)
     async with asyncio.timeout(DEADLINE_S):
-        while [one.exchanges for one in driver._connections._shared.values()] != [2] or not client.info("clients")[
-            "blocked_clients"
-        ]:
+        while [one.exchanges for one in driver._connections._shared.values()] != [2] or not client.info()["blocked_clients"]:
             await asyncio.sleep(0.001)
         cancelled.cancel()
         await asyncio.wait([cancelled])
