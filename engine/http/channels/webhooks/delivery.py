@@ -11,13 +11,14 @@ import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
 from functools import cache
 from typing import Any
 
 import httpx
 
 from engine.channel.contents import CONTENT_BYTES_MAX
-from engine.errors import EngineError, Malformed, logger, redacted, without_query
+from engine.errors import EngineError, Malformed, counted, logger, redacted, without_query
 from engine.handlers import Handlers
 from engine.http.channels import networks
 from engine.http.channels.networks import Address, Network, address, among, is_public
@@ -27,6 +28,7 @@ from engine.http.channels.webhooks.settings import secret_of, signed, target_of
 from engine.job import Job
 from engine.models.dsps import ttl_s
 from engine.outcomes import Bury, RetryLater
+from engine.patience import Patience
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.producing import NewJob
 from engine.version import __version__
@@ -107,8 +109,9 @@ class Delivery:
         if webhook.secret is not None:
             headers |= signed(secret_of(webhook.secret), delivery, int(self._now_s()), body)
         try:
-            async with asyncio.timeout(webhook.timeout_ms / 1000):
-                await self._follow(target, headers, body)
+            # The one time of all of it. Connections are closed beyond it, because the answer is there.
+            async with AsyncExitStack() as used, Patience(webhook.timeout_ms / 1000):
+                await self._follow(target, headers, body, used)
         except TimeoutError as error:
             raise DeliveryFailed(
                 f"{without_query(target.url)} has not answered within {webhook.timeout_ms} ms"
@@ -120,11 +123,13 @@ class Delivery:
                 f"{without_query(target.url)}: {redacted(str(error)) or type(error).__name__}"
             ) from error
 
-    async def _follow(self, target: Target, headers: dict[str, str], body: bytes) -> None:
+    async def _follow(
+        self, target: Target, headers: dict[str, str], body: bytes, used: AsyncExitStack
+    ) -> None:
         """Send, and follow redirects; each one is guarded as the first url is."""
         url = target_of(target.url)
         for _ in range(target.webhook.redirects_max + 1):
-            answer = await self._send(target, url, headers, body)
+            answer = await self._send(target, url, headers, body, used)
             if answer.is_success:
                 return
             if answer.status_code not in _KEEPING:
@@ -146,31 +151,32 @@ class Delivery:
                 headers = {name: value for name, value in headers.items() if name not in target.headers}
             url = there
         raise DeliveryFailed(
-            f"{without_query(target.url)} leads through more than {target.webhook.redirects_max} redirects"
+            f"{without_query(target.url)} leads through more than "
+            f"{counted(target.webhook.redirects_max, 'redirect')}"
         )
 
     async def _send(
-        self, target: Target, url: httpx.URL, headers: dict[str, str], body: bytes
+        self, target: Target, url: httpx.URL, headers: dict[str, str], body: bytes, used: AsyncExitStack
     ) -> httpx.Response:
-        """One request to a checked address; of the answer the status and the headers alone are read."""
+        """One request to a checked address; of the answer the status and the headers alone are read. Its
+        connection is closed with those that are used."""
         allowed = networks.networks("webhook.allow_networks", target.webhook.allow_networks)
         host = url.raw_host.decode("ascii")
         found = await checked_address(url, allowed, self._resolve)
         sent = {**headers, "Host": url.netloc.decode("ascii")}
-        timeout = httpx.Timeout(target.webhook.timeout_ms / 1000).as_dict()
         with self._telemetry.delivery(target.webhook.method, without_query(str(url)), sent) as exchange:
             # No proxy of the environment, which would resolve the name again; and no client, which logs each
             # url as it is.
-            async with httpx.AsyncHTTPTransport(verify=_tls(), trust_env=False) as transport:
-                request = httpx.Request(
-                    target.webhook.method,
-                    url.copy_with(host=str(found)),
-                    headers={"Accept": "*/*", **sent},
-                    content=body,
-                    extensions={"sni_hostname": host, "timeout": timeout},
-                )
-                answer = await transport.handle_async_request(request)
-                await answer.aclose()
+            transport = httpx.AsyncHTTPTransport(verify=_tls(), trust_env=False)
+            await used.enter_async_context(transport)
+            request = httpx.Request(
+                target.webhook.method,
+                url.copy_with(host=str(found)),
+                headers={"Accept": "*/*", **sent},
+                content=body,
+                extensions={"sni_hostname": host},
+            )
+            answer = await transport.handle_async_request(request)
             exchange.answered(answer.status_code)
         return answer
 

@@ -1,11 +1,13 @@
 """Outgoing webhooks, to real receivers: bodies, retries, waits, signatures, dead letters, and what is never reached."""
 
+import asyncio
 import base64
 import contextlib
 import hashlib
 import hmac
 import json
 import logging
+import os
 import socket
 import ssl
 import time
@@ -15,10 +17,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from engine import Queue
-from engine.http.channels.settings import ChannelPolicy, ChannelSettings
+from engine.http.channels.observing import NoTelemetry
+from engine.http.channels.settings import ChannelPolicy, ChannelSettings, Target
 from engine.http.channels.webhooks import delivery
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings, signed
 from tests.engine.helpers.refusing import malformed
@@ -221,9 +225,45 @@ def test_a_receiver_that_does_not_answer_is_tried_again(ironclaim_url: str, rece
     retry = WebhookRetry(count=999, interval_ms=10, interval_multiplier=1, interval_jitter_ms=0)
     with delivering(ironclaim_url, hook(receiver.url, timeout_ms=200, retry=retry)):
         soon(lambda: len(receiver.received) >= 2, "the second attempt")
+        with Queue("webhooks", url=ironclaim_url) as queue:
+            left = lambda: [job.last_error for state in ("delayed", "active") for job in queue.jobs.list(state)]  # noqa: E731
+            soon(lambda: f"{receiver.url} has not answered within 200 ms" in str(left()), "why")
         receiver.hold.set()
         soon(lambda: waiting(ironclaim_url) == 0, "it is done")
     assert dead(ironclaim_url) == []
+
+
+def has_answer(port: int) -> bool:
+    """Whether an answer lies unread in the socket of a client that this process has at a port."""
+    for one in psutil.Process().net_connections("tcp4"):
+        if one.raddr and one.raddr.port == port:
+            with socket.socket(fileno=os.dup(one.fd)) as beside, contextlib.suppress(BlockingIOError):
+                return bool(beside.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    return False
+
+
+def test_an_answer_that_came_while_the_loop_stood_still_is_no_failure(receiver: Receiver) -> None:
+    """A handler blocks the loop for longer than an answer may take, as a debugger does, or SIGSTOP."""
+
+    async def stood_still(timeout_ms: int) -> bool:
+        """False where the machine is so slow that the time is over before the request is there."""
+        url, over_s = f"{receiver.url}/{timeout_ms}", time.monotonic() + timeout_ms / 1_000
+        target = Target(hook(url, timeout_ms=timeout_ms), url, {})
+        receiver.hold.clear()
+        made = asyncio.create_task(delivery.Delivery(NoTelemetry()).attempt(target, "m1", b"{}"))
+        while not (sent := any(one.path == f"/{timeout_ms}" for one in receiver.received)) and not made.done():
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+        began_s = time.monotonic()
+        in_time = sent and began_s < over_s
+        receiver.hold.set()
+        if in_time:
+            soon(lambda: time.monotonic() > began_s + timeout_ms / 1_000 and has_answer(receiver.port), "the answer has come")
+        with contextlib.nullcontext() if in_time else contextlib.suppress(delivery.DeliveryFailed):
+            await made
+        return in_time
+
+    assert any(asyncio.run(stood_still(200 * 4**more)) for more in range(5))
 
 
 def test_deliveries_are_signed_and_keep_their_id(ironclaim_url: str, receiver: Receiver) -> None:
