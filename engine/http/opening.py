@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from engine import models
 from engine.channel.asynchronous.channel import AsyncChannel
+from engine.errors import counted
 from engine.http.answers import RETRY_AFTER_S, Problem
 from engine.http.settings import HttpSettings
 from engine.ops.admin import ReadShards
@@ -157,7 +158,8 @@ class Waits:
     def one_more(self) -> Generator[None]:
         """One request that waits. Raises Problem where as many wait as may, and when the application ends."""
         if self._ending.is_set() or self._count >= self._most:
-            what = "The server ends." if self._ending.is_set() else f"{self._most} requests wait already."
+            full = f"As many wait as may: {counted(self._most, 'request')}."
+            what = "The server ends." if self._ending.is_set() else full
             raise Problem(503, what, headers={"Retry-After": str(RETRY_AFTER_S)})
         self._count += 1
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from engine import models, validate
-from engine.errors import Malformed
+from engine.errors import Malformed, counted
 from engine.models import Spec, bind, named
 from engine.queue.metrics import Scaling
 from engine.redis.endpoint import Endpoint
@@ -71,7 +71,7 @@ class Token:
         settle(self, "token.")
         if not _TOKEN.fullmatch(self.secret):
             bound = f"{TOKEN_CHARACTERS_LEAST} to {TOKEN_CHARACTERS_MAX} visible ASCII characters"
-            raise Malformed("token.secret", f"{len(self.secret)} characters", bound)
+            raise Malformed("token.secret", counted(len(self.secret), "character"), bound)
         for queue in self.queues:
             validate.any_text("token.queues", queue)
         validate.worker_name(self.name)

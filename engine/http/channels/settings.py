@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import Malformed, counted
 from engine.http.channels import networks, tokens
 from engine.http.channels.tokens import JwtSettings, TokenCheck
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
@@ -107,9 +107,8 @@ class ChannelSettings:
         validate.text("storage", self.storage)
         for token in self.admin_tokens:
             if not _TOKEN.fullmatch(token):
-                raise Malformed(
-                    "admin_tokens", f"{len(token)} characters", "16 to 512 visible ASCII characters each"
-                )
+                found = counted(len(token), "character")
+                raise Malformed("admin_tokens", found, "16 to 512 visible ASCII characters each")
         networks.networks("admin_networks", self.admin_networks)
         networks.networks("trusted_proxies", self.trusted_proxies)
         if self.trusted_proxy_hops and self.real_ip_header is None:

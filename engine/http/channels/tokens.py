@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from engine.errors import Malformed
+from engine.errors import Malformed, counted
 from engine.validate import settle
 
 # -- Keys that the signatures of JSON Web Tokens are checked with, each for one algorithm alone: a public
@@ -76,7 +76,7 @@ def _secret(field: str, algorithm: str, data: bytes) -> bytes:
     except binascii.Error as error:
         raise Malformed(field, "(not shown)", f"{bound} ({error})") from None
     if len(secret) < least:
-        raise Malformed(field, f"{len(secret)} bytes", bound)
+        raise Malformed(field, counted(len(secret), "byte"), bound)
     return secret
 
 
@@ -157,7 +157,9 @@ class JwtSettings:
         settle(self, "jwt.", clock_skew_ms=(0, _LEEWAY_MS_MAX))
         for name, texts, least in (("iss", self.iss, 1), ("aud", self.aud, 0)):
             if len(texts) < least or not all(texts):
-                raise Malformed(f"jwt.{name}", texts, f"a list of at least {least} texts that are not empty")
+                raise Malformed(
+                    f"jwt.{name}", texts, f"a list of at least {counted(least, 'text')}, none of them empty"
+                )
         loaded(self.keys)
 
     def check_claims(self, groups: Sequence[str]) -> None:

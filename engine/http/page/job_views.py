@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from engine import validate
-from engine.errors import Malformed, bounded_repr
+from engine.errors import Malformed, bounded_repr, counted
 from engine.http.describing import digits
 from engine.http.page.looks import OneJob
 from engine.http.page.rendering import length, query_of, short
@@ -492,7 +492,7 @@ def graph(found: OneJob) -> Graph | None:
     middle = Node(job.id, short_id(job.id), job.state, _x(1 if left else 0), (height - _NODE_HEIGHT) // 2)
     lines = [_line(node, middle) for node in left] + [_line(middle, node) for node in right]
     width = _x((1 if left else 0) + bool(right)) + _NODE_WIDTH
-    words = f"{job.id} needs {len(parents)} jobs; {feeds} need it"
+    words = f"{job.id} needs {counted(len(parents), 'job')}, and is needed by {counted(feeds, 'job')}"
     return Graph((*left, middle, *right), tuple(lines), width, height, words)
 
 

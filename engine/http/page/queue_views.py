@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.calendar import calendar
-from engine.errors import json_text
+from engine.errors import counted, json_text
 from engine.http.page.looks import SomeWorkers
 from engine.http.page.rendering import UNKNOWN, length, query_of
 from engine.models.dsps import Lag
@@ -366,9 +366,7 @@ def timing_words(schedule: Schedule) -> str:
         return timing.cron + zone
     if timing.every_ms:
         return f"every {length(timing.every_ms)}"
-    return (
-        f"every {timing.months} month{'' if timing.months == 1 else 's'}{zone}" if timing.months else UNKNOWN
-    )
+    return f"every {counted(timing.months, 'month')}{zone}" if timing.months else UNKNOWN
 
 
 # -- Workers with what each has in hand.

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from engine.errors import EngineError, utc, utf8
+from engine.errors import EngineError, counted, utc, utf8
 from engine.http.access import Endpoint, access_of, csrf_token, declared, needs
 from engine.http.answers import Problem, problem_of
 from engine.http.describing import digits
@@ -42,6 +42,11 @@ def number(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
+
+
+def some(count: int, what: str) -> str:
+    """`12,345 jobs`, `1 job`."""
+    return counted(count, what).replace(f"{count}", f"{count:,}", 1)
 
 
 def length(ms: float | None) -> str:
@@ -113,7 +118,7 @@ _KNOWN: Mapping[str, tuple[bool, str]] = {
     "changed": (False, "The job is in another state by now, so nothing was done."),
     "held": (False, "Another job has its unique key, so it stays dead."),
     "corrupt": (False, "Nobody can read this job, so it cannot run; it can be discarded."),
-    "bulk": (True, "{count} jobs were changed."),
+    "bulk": (True, "Changed: {jobs}."),
     "paused": (True, "Paused: nothing is claimed; jobs in hand go on."),
     "resumed": (True, "Resumed."),
     "not-paused": (False, "It was not paused."),
@@ -148,7 +153,7 @@ def notice_of(query: Mapping[str, str]) -> Notice | None:
     known, count = _KNOWN.get(query.get("did", "")), digits(query.get("count", "0"))
     if known is None or count is None:
         return None
-    return Notice(known[0], known[1].format(count=f"{count:,}"))
+    return Notice(known[0], known[1].format(jobs=some(count, "job")))
 
 
 def word_of(action: str, altered: Altered) -> str:
@@ -173,6 +178,7 @@ def environment() -> jinja2.Environment:
     cast("dict[str, Any]", made.filters).update(  # pyright: ignore[reportUnknownMemberType]
         {
             "number": number,
+            "some": some,
             "length": length,
             "instant": instant,
             "machine_instant": machine_instant,

@@ -107,7 +107,7 @@ def test_the_page_says_that_there_is_none_and_then_shows_it(ironclaim_url: str, 
         assert "None is there yet." in client.get("/queues/q/history").text
         ended(queue, "order-7", "bad")
         page = client.get("/queues/q/history").text
-        assert "The last 1,234 ends are kept for 2 d, of send, mail" in page
+        assert "Kept: the last 1,234 ends for 2 d, of send, mail" in page
         assert 'title="order-7"' in page and "&lt;b&gt;no&lt;/b&gt;" in page and "<b>no</b>" not in page
         one = client.get("/queues/q/history?key=order-7&since=1d").text
         assert 'title="order-7"' in one and 'title="bad"' not in one

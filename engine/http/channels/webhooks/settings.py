@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from engine import validate
-from engine.errors import Malformed, without_query
+from engine.errors import Malformed, counted, without_query
 from engine.http.channels import networks, tokens
 from engine.validate import settle
 
@@ -36,7 +36,7 @@ def secret_of(text: object) -> bytes:
     except binascii.Error as error:
         raise Malformed("webhook.secret", "(not shown)", bound) from error
     if not SECRET_BYTES_LEAST <= len(secret) <= SECRET_BYTES_MAX:
-        raise Malformed("webhook.secret", f"{len(secret)} bytes", bound)
+        raise Malformed("webhook.secret", counted(len(secret), "byte"), bound)
     return secret
 
 

@@ -200,7 +200,7 @@
         place.textContent = (state === "waiting" && now.least ? "≥ " : "") + whole.format(now[state]);
         if (state === "dead") place.closest(".tile").classList.toggle("alarm", now.dead > 0);
       }
-      const workers = now.workers === null ? "" : `, ${whole.format(now.workers)} worker${now.workers === 1 ? "" : "s"} with ${whole.format(now.in_hand)} of ${whole.format(now.places)} handlers busy`;
+      const workers = now.workers === null ? "" : `, ${whole.format(now.workers)} worker${now.workers === 1 ? "" : "s"} with ${whole.format(now.in_hand)} of ${whole.format(now.places)} handler${now.places === 1 ? "" : "s"} busy`;
       say("on", `Live${workers}`);
       for (const chart of charts) chart.draw(samples);
       return undefined;

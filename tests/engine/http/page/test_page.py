@@ -207,7 +207,7 @@ def test_who_is_not_known_signs_in_and_sees_and_does_what_the_token_allows(busy:
 def test_an_address_makes_the_page_say_nothing_of_its_own(client: httpx.Client) -> None:
     assert 'class="notice' not in client.get("/queues/q?did=%3Cb%3Ehacked&count=9").text
     assert 'class="notice' not in client.get("/queues/q?did=bulk&count=%3Cb%3E").text
-    assert "1,234 jobs were changed." in client.get("/queues/q/jobs?did=bulk&count=1234").text
+    assert "Changed: 1,234 jobs." in client.get("/queues/q/jobs?did=bulk&count=1234").text
 
 
 def test_many_jobs_are_changed_as_the_preview_has_counted_them(queue: Queue, ironclaim_url: str) -> None:

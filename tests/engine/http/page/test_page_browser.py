@@ -295,5 +295,5 @@ def test_each_action_in_the_browser_shows_on_raw_keys(window: Browser, busy: Bus
     assert "requeued" in submit(window, busy, f"/jobs/{busy.dead}", "/requeue")
     assert server.zcard(keys.dead) == 0 and server.zscore(keys.lane("fail"), busy.dead) is not None
     waiting = busy.queue.jobs.list("waiting", name="wait")
-    assert submit(window, busy, "/bulk?state=waiting&action=cancel&name=wait", "/bulk", limit="5") == "5 jobs were changed."
+    assert submit(window, busy, "/bulk?state=waiting&action=cancel&name=wait", "/bulk", limit="5") == "Changed: 5 jobs."
     assert len(busy.queue.jobs.list("waiting", name="wait")) == len(waiting) - 5

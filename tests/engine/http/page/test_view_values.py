@@ -35,6 +35,7 @@ def words() -> golden.Told:
     yield "pieces", [rendering.pieces("of.sixteen:chars"), rendering.pieces("seventeen.chars:a")]
     yield "fits", [rendering.fits(text) for text in ("x" * 16, f"{'x' * 16}.{'y' * 16}", "x" * 17, "a." + "x" * 17)]
     yield "notices", [rendering.notice_of({"did": word, "count": "9" * 20}) for word in rendering._KNOWN]
+    yield "counted", [rendering.notice_of({"did": "bulk", "count": count}) for count in ("0", "1", "1234")]
     yield "no notices", [rendering.notice_of({"did": "bulk", "count": count}) for count in ("9" * 21, "\u0661", "-1")]
 
 
