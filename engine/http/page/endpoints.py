@@ -270,7 +270,7 @@ async def queue_limits(request: Request) -> Response:
 @view("read")
 async def channel_lags(request: Request) -> Response:
     """The subscribers of channels, and how far each is behind: some keys of the server a look."""
-    if Endpoint(settings_of(request).url, asynchronous=True).is_cluster:
+    if Endpoint(settings_of(request).url).is_cluster:
         raise UnsupportedFeature("On a cluster the subscribers of channels are not looked for.")
     opened, access = request.app.state.opened, access_of(request)
     wanted = request.query_params.get("channel", "").strip()

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
+import redis
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +17,7 @@ from engine import Queue
 from engine.http import access, opening, routes
 from engine.http.application import application
 from engine.http.settings import HttpSettings
+from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import asking
 
 
@@ -50,9 +53,14 @@ def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: 
         transport = httpx.ASGITransport(outer)
         async with running(outer), httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             made = await client.post("/jobs/api/queues/q/jobs", json={"name": "a", "id": "j1"})
+            assert (await client.get("/jobs/api/queues")).json()["queues"]
             return made, await client.get("/jobs/openapi.json")
 
-    made, printed = asyncio.run(ask())
+    with redis.Redis.from_url(ironclaim_url) as server:
+        clients: Any = server.client_list
+        before = len(clients())
+        made, printed = asyncio.run(ask())
+        wait_until(lambda: len(clients()) == before, "its connections are closed")
     assert (made.status_code, made.headers["location"]) == (201, "/jobs/api/queues/q/jobs/j1")
     assert printed.json()["servers"] == [{"url": "/jobs"}] and queue.jobs.state("j1") == "waiting"
 

@@ -99,6 +99,7 @@ def test_a_malformed_job_is_a_problem_that_names_field_value_and_bound(
     assert found["field"] == field and found["bound"] and "value" in found
     batch = client.post(f"{JOBS}/batch", json={"jobs": [{"name": "good"}, job]})
     assert batch.status_code == 422 and batch.json()["field"] == f"jobs[1].{field}"
+    assert client.post(f"{JOBS}/batch", json={"jobs": ["hidden"]}).json()["value"] == "a str of length 6"
     assert queue.counts().waiting == 0
 
 
@@ -117,6 +118,12 @@ BAD_BODIES = [
 def test_a_body_that_is_no_object_of_json_is_refused(client: httpx.Client, body: bytes, media_type: str, status: int) -> None:
     answer = client.post(JOBS, content=body, headers={"Content-Type": media_type})
     assert answer.status_code == status and answer.headers["content-type"] == "application/problem+json"
+
+
+def test_bodies_may_be_left_out_where_each_member_may(client: httpx.Client) -> None:
+    for way in ("PUT events", "PUT history", "POST pause", "POST resume", "POST dead/requeue", "POST dead/discard"):
+        method, path = way.split()
+        assert client.request(method, f"/api/queues/q/{path}").is_success, way
 
 
 def test_who_waits_for_a_result_is_woken_by_it(client: httpx.Client, working: threading.Event, late_looks: None) -> None:

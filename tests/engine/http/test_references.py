@@ -218,8 +218,11 @@ def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(
 
 
 @pytest.mark.parametrize("part", ["x", "cron"])
-def test_an_id_of_bull_is_no_job_of_another_queue(ironclaim_url: str, raw: redis.Redis, part: str) -> None:
+def test_an_id_of_bull_is_no_job_of_another_queue(
+    ironclaim_url: str, raw: redis.Redis, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
     """The key of job `x:1` of `mails` is that of job 1 of `mails:x`."""
+    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     with Queue(f"mails:{part}", named("bull"), url=ironclaim_url) as other, mailing(ironclaim_url, "bull") as client:
         id = f"{part}:{other.enqueue('pay', {'secret': 'of another'}).job}"
         before = sorted(raw.scan_iter("bull:mails:*"))
@@ -230,6 +233,8 @@ def test_an_id_of_bull_is_no_job_of_another_queue(ironclaim_url: str, raw: redis
             for path, body in (("jobs", job), ("jobs/batch", {"jobs": [job]})):
                 answer = client.post(f"/api/queues/mails/{path}", json=body, headers=headers)
                 assert (answer.status_code, answer.json()["field"]) == (403, "id"), answer.text
+        told = {line["refused"] for line in audited(caplog)}
+        assert told == {f"id: {one} may be a job of another queue" for one in (id, "x:new", "x:new.0")}
         assert sorted(raw.scan_iter("bull:mails:*")) == before
         assert client.get(f"/api/queues/mails/jobs/{id}", headers=bearer(ALL)).status_code == 200
 

@@ -270,6 +270,29 @@ def test_headers_that_two_could_read_differently_are_refused(open_client: httpx.
         assert queue.counts().waiting == 0
 
 
+def test_a_connection_serves_on_and_each_request_may_come_in_parts_for_a_while(
+    open_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "HEADERS_S", STREAM_S)
+    connection = http.client.HTTPConnection(open_client.base_url.netloc.decode(), timeout=STREAM_S)
+    # A stream whose headers alone are asked for ends at once.
+    connection.request("HEAD", "/api/queues/q/events")
+    assert connection.getresponse().read() == b""
+    own, head = connection.sock, b"GET /api/queues HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for _ in range(2):
+        own.sendall(head[:30])
+        # One loop reads both connections, so it has read the first part by now.
+        assert open_client.get("/openapi.json").status_code == 200
+        own.sendall(head[30:])
+        answer = http.client.HTTPResponse(own)
+        answer.begin()
+        assert answer.read() and answer.status == 200
+    monkeypatch.setattr(serving, "HEADERS_S", 0.05)
+    own.sendall(head[:30])
+    assert ended(own) == b"", "the headers of a later request are waited for no longer than those of the first"
+    connection.close()
+
+
 def test_headers_and_bodies_are_bounded(open_client: httpx.Client, queue: Queue) -> None:
     for count, length, status in ((120, 1, 431), (90, 1, 200), (1, 17_000, 431), (1, 15_000, 200)):
         headers = {f"X-{at}": "y" * length for at in range(count)}

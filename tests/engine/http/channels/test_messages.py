@@ -52,6 +52,8 @@ def test_the_life_of_messages(client: Desk, raw: Any) -> None:
     # What was acknowledged before is no error.
     for _ in range(2):
         assert client.acknowledge("chx", "s1", first["ackHandle"]).status_code == 204 and raw.get("c.{chx}.r.s1") == b"1"
+    unnamed = client.delete("/channel/chx/subscription/polling/s1/message")
+    assert told(unnamed) == (400, {"error": 'Missing "ackHandle" parameter'})
     old = client.get("/channel/chx/subscription/polling/s1/message/old", params={"messageID": ["m2", "m1", "m3"]})
     assert old.status_code == 200 and old.json()["old"] == {"m1": True, "m2": False, "m3": False}
     assert [message["messageID"] for message in client.fetch("chx", "s1").json()["messages"]] == ["m2"]

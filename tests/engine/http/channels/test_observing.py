@@ -103,6 +103,8 @@ def test_metrics_count_requests_messages_and_what_was_given_up(ironclaim_url: st
         client.acknowledge("chx", "s1", fetched["ackHandle"])
         client.acknowledge("chx", "s1", fetched["ackHandle"])
         soon(lambda: watched.total("dsps.given_up") == 1, "the webhook is given up")
+        polled = watched.spans("GET /channel/{channel}/subscription/polling/{subscriber}")
+        assert [dict(span.attributes or {})["dsps.subscriber_id"] for span in polled] == ["s1"]
         # An answer may be read before it is counted.
         soon(lambda: watched.total("http.server.active_requests") == 0, "no request is under way")
         assert [watched.total(f"dsps.{name}") for name in ("published", "delivered", "acknowledged")] == [1, 1, 1]

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from jwt.algorithms import RSAAlgorithm
 
 from engine import Channel
+from engine.http.channels.service import Revocations
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
 from tests.engine.helpers import refusing, waiting
@@ -243,9 +244,18 @@ DECIDED: tuple[tuple[dict[str, Any], dict[str, Any], bool], ...] = (
 )
 
 
-def test_each_claim_and_header_is_decided(client: Desk) -> None:
+async def test_a_revocation_is_noted_as_long_as_any_server_may_take_the_token(ironclaim_url: str) -> None:
+    # A millisecond of a poll is a second, and there is a margin of 15 s.
+    made = Revocations(ironclaim_url, ChannelSettings(long_poll_max_ms=1), now_s=lambda: 1_000.0)
+    assert [await made.revoke(f"j{exp}", exp) for exp in (984, 985)] == [False, True]
+    await made.close()
+
+
+def test_each_claim_and_header_is_decided(client: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     for claims, headers, good in DECIDED:
         assert taken(client, raw_token({**CLAIMS, **claims}, **headers)) is good, (claims, headers)
+    assert max(len(line["who"] or "") for line in audited(caplog)) == len("token of ") + 100
     for number in ("NaN", "Infinity", "1e400", "9" * 5_000):
         text = '{"iss":"issuer","aud":"service","exp":NUMBER}'.replace("NUMBER", number)
         assert not taken(client, raw_token(text)), number[:80]

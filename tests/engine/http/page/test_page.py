@@ -18,6 +18,7 @@ from starlette.routing import Mount
 
 from engine import Bury, Channel, Handlers, Job, Queue, Worker, models
 from engine.http.application import application
+from engine.http.page import job_views
 from engine.http.settings import HttpSettings, Token
 from engine.queue.asynchronous.parts import AsyncWorkers
 from engine.validate import DURATION_MS_MAX, RATE_MAX
@@ -86,12 +87,15 @@ def test_one_job_is_a_timeline_with_the_jobs_around_it(client: httpx.Client, bus
     dead = client.get(f"/queues/q/jobs/{busy.dead}").text
     assert re.findall(r"<p><strong>([^<]+)</strong> <time", dead) == ["Enqueued", "Run 1 claimed", "Run 1 failed", "Dead"]
     assert "ValueError: no such user: 7" in dead and "Traceback" in dead
+    assert f'class="sentence">It {busy.queue.jobs.why(busy.dead).sentence}.<' in unescape(dead)
     fence = busy.queue.jobs.get(busy.dead)
     assert fence is not None and f"fence <code>{fence.fence}</code>" in dead
     running = client.get("/queues/q/jobs/runs").text
     assert "worker w1, fence" in running and '<a href="/queues/q/jobs/child">' in running
     assert '<a href="/queues/q/jobs/runs">' in client.get("/queues/q/jobs/child").text
-    recorded = client.get(f"/queues/q/jobs/{busy.dead}/events?since=1").text
+    (link,) = re.findall(r'hx-get="([^"]+/events[^"]*)"', dead)
+    assert link == f"/queues/q/jobs/{busy.dead}/events?since={fence.enqueued_ms}"
+    recorded = client.get(link).text
     assert re.findall(r"<strong>(\w+)</strong>", recorded) == ["Created", "Claimed", "Failed", "Dead"]
     assert ">w1<" in recorded
 
@@ -210,7 +214,9 @@ def test_an_address_makes_the_page_say_nothing_of_its_own(client: httpx.Client) 
     assert "Changed: 1,234 jobs." in client.get("/queues/q/jobs?did=bulk&count=1234").text
 
 
-def test_many_jobs_are_changed_as_the_preview_has_counted_them(queue: Queue, ironclaim_url: str) -> None:
+def test_many_jobs_are_changed_as_the_preview_has_counted_them(
+    queue: Queue, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue.enqueue_many({"name": f"n{at % 2}", "payload": at, "id": f"j{at}", "delay_ms": 3_600_000} for at in range(700))
     with asking(ironclaim_url, allow_changes=True, show_payloads=True) as client:
         text = client.get("/queues/q/bulk?state=delayed&action=cancel&name=n1").text
@@ -222,8 +228,11 @@ def test_many_jobs_are_changed_as_the_preview_has_counted_them(queue: Queue, iro
         answer = post(client, "/queues/q/bulk", {"state": "delayed", "action": "cancel", "name": "n1", "limit": "10000"})
         assert answer.headers["location"] == "/queues/q/jobs?did=bulk&count=350"
         assert queue.counts().delayed == 350 and queue.jobs.list("delayed", name="n1") == []
-        answer = post(client, "/queues/q/bulk", {"state": "delayed", "action": "run_now", "text": "j1", "limit": "3"})
-        assert answer.headers["location"] == "/queues/q/jobs?did=bulk&count=3" and queue.counts().waiting == 3
+        answer = post(client, "/queues/q/bulk", {"state": "delayed", "action": "run_now", "text": "j", "limit": "120"})
+        assert answer.headers["location"] == "/queues/q/jobs?did=bulk&count=120" and queue.counts().waiting == 120
+        monkeypatch.setattr(job_views, "_LOOKED_MAX", 10)
+        answer = post(client, "/queues/q/bulk", {"state": "delayed", "action": "cancel", "limit": "10000"})
+        assert answer.headers["location"] == "/queues/q/jobs?did=bulk&count=10" and queue.counts().delayed == 220
         for fields in ({"action": "discard"}, {"limit": "0"}, {"limit": "x"}, {"state": "active"}):
             given = {"state": "delayed", "action": "cancel", "limit": "10", **fields}
             assert post(client, "/queues/q/bulk", given).status_code == 422, fields
@@ -353,6 +362,7 @@ def test_it_may_be_mounted_below_another_path(busy: Busy, ironclaim_url: str) ->
 
 
 def test_the_samples_are_events_that_a_browser_can_read(client: httpx.Client, busy: Busy) -> None:
+    busy.queue.enqueue_many({"name": f"n{at}", "payload": at} for at in range(9))
     kinds: dict[str, object] = {}
     with client.stream("GET", "/queues/q/live") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -368,6 +378,7 @@ def test_the_samples_are_events_that_a_browser_can_read(client: httpx.Client, bu
     counts = busy.queue.counts()
     shown = ("waiting", "delayed", "blocked", "active", "dead", "finished", "dead_total")
     assert {name: sample[name] for name in shown} == {name: getattr(counts, name) for name in shown} and sample["error"] == ""
+    assert sample["names"] == [["wait", 12], *([f"n{at}", 1] for at in range(7))], "those with most jobs"
     assert "limit of name wait" not in str(kinds["held"]) and "the name late is paused" in str(kinds["held"])
 
 

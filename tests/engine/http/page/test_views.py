@@ -8,8 +8,8 @@ import pytest
 
 from engine import AsyncQueue
 from engine.http.page import job_views, queue_views, rendering
-from engine.http.page.live import RunTimes, Sample, Sampler, rate
-from engine.http.page.looks import LanesRound, Looks, OneJob, ShardedLooks
+from engine.http.page.live import RunTimes, Sample, Sampler, Samplers, rate
+from engine.http.page.looks import LanesRound, Looks, ObstaclesRound, OneJob, ShardedLooks
 from engine.ops import jobs, looks
 from engine.ops.workers import Durations, HandlerTimes, ReportRunTimes, WorkerInfo
 from engine.ops.workers import RunTimes as RunTimesTold
@@ -140,6 +140,31 @@ def test_waiting_jobs_of_many_lanes_are_the_sum_of_a_round() -> None:
     ):
         found.add(counts(count, cursor))
         assert (found.waiting, found.least, found.cursor) == shown
+
+
+def test_what_holds_jobs_back_is_that_of_the_last_whole_round() -> None:
+    found = ObstaclesRound()
+    # What has come so far is better than nothing, and worse than a round before.
+    for srv_us, cursor, shown in ((1, "more", (1, True)), (2, "", (1, False)), (3, "more", (1, False)), (4, "", (3, False))):
+        found.add(looks.ObstaclesPart(srv_us, (), (), (), cursor))
+        assert found.whole is not None and (found.whole.srv_us, found.whole.cut) == shown and found.cursor == cursor
+
+
+async def test_samples_are_taken_while_anybody_looks(ironclaim_url: str) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        sampler = Sampler(queue)
+        with sampler.watching():
+            with sampler.watching():
+                await sampler.next()
+            assert not any(task.cancelling() for task in asyncio.all_tasks())
+        assert any(task.cancelling() for task in asyncio.all_tasks())
+
+
+def test_the_samplers_that_nobody_looked_at_for_longest_are_forgotten() -> None:
+    made = Samplers()
+    for at in range(66):
+        made.of(AsyncQueue(f"q{at}"))
+    assert [at for at in range(66) if made.known(f"q{at}") is None] == [0, 1]
 
 
 def test_headers_are_shown_where_payloads_may_be_seen_and_nowhere_else() -> None:
