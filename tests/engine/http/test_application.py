@@ -16,9 +16,11 @@ from starlette.routing import Mount, Route
 from engine import Queue
 from engine.http import access, opening, routes
 from engine.http.application import application
+from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
-from tests.engine.helpers.waiting import wait_until
-from tests.engine.http.serving import asking
+from tests.engine.helpers.waiting import soon
+from tests.engine.http.channels.desk import ADMIN
+from tests.engine.http.serving import asking, bearer
 
 
 def test_a_path_that_there_is_not_is_a_problem_with_the_headers_of_all_answers(ironclaim_url: str) -> None:
@@ -40,7 +42,7 @@ def test_a_method_that_a_path_does_not_have_is_answered_with_all_that_it_has(iro
 
 
 def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: str, queue: Queue) -> None:
-    inner = application(HttpSettings(url=ironclaim_url, allow_changes=True))
+    inner = application(HttpSettings(url=ironclaim_url, allow_changes=True, channels=ChannelSettings(admin_tokens=(ADMIN,))))
 
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncGenerator[None]:
@@ -53,14 +55,16 @@ def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: 
         transport = httpx.ASGITransport(outer)
         async with running(outer), httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             made = await client.post("/jobs/api/queues/q/jobs", json={"name": "a", "id": "j1"})
-            assert (await client.get("/jobs/api/queues")).json()["queues"]
+            for path in ("api/queues", "api/v1/jobs", "probe/readiness"):
+                assert (await client.get(f"/jobs/{path}")).is_success, path
+            assert (await client.put("/jobs/admin/jwt/revoke?jti=a&exp=4070912400", headers=bearer(ADMIN))).is_success
             return made, await client.get("/jobs/openapi.json")
 
     with redis.Redis.from_url(ironclaim_url) as server:
         clients: Any = server.client_list
         before = len(clients())
         made, printed = asyncio.run(ask())
-        wait_until(lambda: len(clients()) == before, "its connections are closed")
+        soon(lambda: len(clients()) == before, "its connections are closed")
     assert (made.status_code, made.headers["location"]) == (201, "/jobs/api/queues/q/jobs/j1")
     assert printed.json()["servers"] == [{"url": "/jobs"}] and queue.jobs.state("j1") == "waiting"
 
@@ -71,6 +75,15 @@ def test_queues_beyond_the_bound_make_room(ironclaim_url: str, queue: Queue, mon
     with asking(ironclaim_url) as client:
         for name in ("q", "r", "s", "t", "q"):
             assert client.get(f"/api/queues/{name}").json()["counts"]["waiting"] == (name == "q")
+
+
+async def test_what_was_used_last_stays_open(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "QUEUES_MAX", 2)
+    opened = opening.Opened(HttpSettings(url=ironclaim_url, channels=ChannelSettings()))
+    for of in (opened.queue, opened.channel):
+        first, _, again, _ = map(of, "abac")
+        assert of("a") is again is first
+    await opened.close()
 
 
 def test_a_fault_shows_nothing_of_itself(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -442,7 +442,7 @@ def test_a_body_is_refused_by_what_is_said_of_its_length(status: int | None, len
 def test_others_are_let_in_only_where_somebody_is_asked_who_it_is() -> None:
     for host in (*("0.0.0.0", "::", "192.0.2.1", "example.org", "127.0.0.1.example.org", "localhost.example.org"), ""):
         with pytest.raises(errors.Malformed, match="host"):
-            check_bind(host, HttpSettings())
+            serving.server(HttpSettings(), host=host)
         check_bind(host, HttpSettings(tokens=TOKENS))
         for own in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
             check_bind(own, HttpSettings())
@@ -464,6 +464,7 @@ def test_bad_settings_name_their_field() -> None:
 def test_a_short_secret_is_refused_and_never_shown() -> None:
     assert "hunter2" not in str(malformed(Token, secret="hunter2", role="admin"))
     assert "hunter2" not in repr(Token(secret="hunter2hunter2hunter2"))
+    assert malformed(Token, secret=ADMIN, name="two words").value == "two words"
 
 
 @pytest.mark.parametrize("queues", ["mails", None, b"mails", 5, ("mails", 5), {"mails": 1}])

@@ -159,7 +159,8 @@ def test_payloads_are_hidden_unless_they_may_be_seen(busy: Busy, ironclaim_url: 
 def test_a_page_that_may_change_nothing_has_no_forms_and_refuses_them(busy: Busy, ironclaim_url: str) -> None:
     with asking(ironclaim_url) as client:
         for view in ("", "/jobs?state=dead", f"/jobs/{busy.dead}", "/dead", "/schedules", "/workers", "/limits"):
-            assert 'method="post"' not in client.get(f"/queues/q{view}").text, view
+            text = client.get(f"/queues/q{view}").text
+            assert 'method="post"' not in text and "/sign-out" not in text, view
         refused = post(client, f"/queues/q/jobs/{busy.dead}/requeue")
     assert refused.status_code == 403 and "--allow-changes" in refused.text
     assert busy.queue.jobs.state(busy.dead) == "dead"
@@ -194,7 +195,7 @@ def test_who_is_not_known_signs_in_and_sees_and_does_what_the_token_allows(busy:
             assert post(reader, f"/queues/q/jobs/{busy.dead}/requeue").status_code == 403
         with closing(signed_in(TOKENS[1].secret)) as operator:
             limits = operator.get("/queues/q/limits").text
-            assert "/queues/q/pause" in limits and "/queues/q/limits/remove" not in limits
+            assert "/sign-out" in limits and "/queues/q/pause" in limits and "/queues/q/limits/remove" not in limits
             assert post(operator, "/queues/q/limits/remove", {"of": "name", "target": "wait"}).status_code == 403
             assert post(operator, "/queues/q/pause").headers["location"] == "/queues/q?did=paused"
             left = post(operator, "/sign-out")
@@ -230,9 +231,9 @@ def test_many_jobs_are_changed_as_the_preview_has_counted_them(
         assert queue.counts().delayed == 350 and queue.jobs.list("delayed", name="n1") == []
         answer = post(client, "/queues/q/bulk", {"state": "delayed", "action": "run_now", "text": "j", "limit": "120"})
         assert answer.headers["location"] == "/queues/q/jobs?did=bulk&count=120" and queue.counts().waiting == 120
-        monkeypatch.setattr(job_views, "_LOOKED_MAX", 10)
+        monkeypatch.setattr(job_views, "_LOOKED_MAX", 1)
         answer = post(client, "/queues/q/bulk", {"state": "delayed", "action": "cancel", "limit": "10000"})
-        assert answer.headers["location"] == "/queues/q/jobs?did=bulk&count=10" and queue.counts().delayed == 220
+        assert answer.headers["location"] == "/queues/q/jobs?did=bulk&count=1" and queue.counts().delayed == 229
         for fields in ({"action": "discard"}, {"limit": "0"}, {"limit": "x"}, {"state": "active"}):
             given = {"state": "delayed", "action": "cancel", "limit": "10", **fields}
             assert post(client, "/queues/q/bulk", given).status_code == 422, fields
