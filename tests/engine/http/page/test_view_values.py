@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ NOW_MS = 1_800_000_000_000
 def words() -> golden.Told:
     """How numbers, lengths, names and notices are written."""
     yield "numbers", [rendering.number(value) for value in (None, 0, 12_345, 1.25, 99.5, 100.4, -99.5)]
-    yield "lengths", [rendering.length(ms) for ms in (9.5, 10.4, 999, 119_999, 545_000, 605_000)]
-    yield "from now", [rendering.from_now(NOW_MS + by_ms, NOW_MS) for by_ms in (59_999, -1_000, 1_000, -999)]
+    yield "lengths", [rendering.length(ms) for ms in (None, 0, 0.25, 9.5, 10.4, 950, 999, 1_000, 4_200)]
+    yield "longer ones", [rendering.length(ms) for ms in (60_000, 119_999, 200_000, 545_000, 605_000, 12_000_000, 5 * 86_400_000)]
+    yield "from now", [rendering.from_now(NOW_MS + by_ms, NOW_MS) for by_ms in (59_999, -1_000, 1_000, -999, -200_000)]
+    yield "an instant", (rendering.instant(NOW_MS + 7), rendering.machine_instant(NOW_MS + 7))
     yield "short", [rendering.short("x" * 64), rendering.short("x" * 65)]
     yield "pieces", [rendering.pieces("of.sixteen:chars"), rendering.pieces("seventeen.chars:a")]
     yield "fits", [rendering.fits(text) for text in ("x" * 16, f"{'x' * 16}.{'y' * 16}", "x" * 17, "a." + "x" * 17)]
@@ -43,6 +46,9 @@ def job(state: str = "waiting", **of: Any) -> JobInfo:
     return JobInfo("j1", state, **{"name": "send", "enqueued_ms": 1_000, **of})  # type: ignore[arg-type]
 
 
+#: Failed once, lost once, and runs again.
+LONG: Any = {"enqueued_ms": 500, "fence": 9_500, "lease_end_ms": 12_000, "claims": 3, "failures": 1, "crashes": 1, "owner": "w3"}
+LONG |= {"errors": (JobError(2_000, 1_000, "failed", "a", "t", 1), JobError(9_000, 5_000, "lost", "w2 is gone", "", 2))}
 FAILED = JobError(3_000, 2_000, "failed", "ValueError: a", "", 1)
 
 
@@ -73,6 +79,12 @@ def jobs() -> golden.Told:
         JobInfo("j1", "dead", ended_ms=5, unreadable="torn"),
     ):
         yield f"the life of one that is {found.state}", moments(found, 10_000)
+    yield "a long life", (moments(job("active", **LONG), 10_500), job_views.bars(job("active", **LONG), 10_500))
+    states = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished", "cancelled")
+    yield (
+        "offered",
+        {state: [word for word, _ in job_views.JOB_ACTIONS if job_views.offered(word, job(state))] for state in states},
+    )
     short = JobError(10_000, 9_999, "failed", "ValueError", "")
     yield "a short run", job_views.bars(job("dead", enqueued_ms=1, ended_ms=10_000, errors=(short,)), 20_000)
     yield "a run", job_views.bars(job("active", fence=3_000, owner="w1"), 4_000)
@@ -160,6 +172,13 @@ def queues() -> golden.Told:
         worker("c", in_hand=3, jobs=("j1",)),
         worker("b", in_hand=12, jobs=nine, concurrency=20, names=nine),
     )
+    held_back: Any = (
+        {"alive": False, "paused": True},
+        {"unreadable": "x", "paused": True},
+        {"paused": True, "gate_closed": True},
+    )
+    held_back += ({"gate_closed": True, "in_hand": 2}, {"in_hand": 2}, {"in_hand": 1}, {"concurrency": 0})
+    yield "states of workers", [queue_views.state_of(replace(worker(), **of)) for of in held_back]
     yield "workers", [queue_views.worker_list(SomeWorkers(some, bool(some), 9), 50) for some in (crew, ())]
 
 

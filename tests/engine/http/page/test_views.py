@@ -2,40 +2,19 @@
 
 import asyncio
 from dataclasses import astuple, replace
-from typing import Any
 
 import pytest
 
 from engine import AsyncQueue
-from engine.http.page import job_views, queue_views, rendering
+from engine.http.page import job_views, queue_views
 from engine.http.page.live import RunTimes, Sample, Sampler, Samplers, rate
 from engine.http.page.looks import LanesRound, Looks, ObstaclesRound, OneJob, ShardedLooks
 from engine.ops import jobs, looks
-from engine.ops.workers import Durations, HandlerTimes, ReportRunTimes, WorkerInfo
+from engine.ops.workers import Durations, HandlerTimes, ReportRunTimes
 from engine.ops.workers import RunTimes as RunTimesTold
 from engine.queue.looks import JobError, JobInfo
 from engine.queue.why import LaneInfo
 from tests.engine.helpers.refusing import malformed
-
-NOW_MS = 1_800_000_000_000
-
-
-LENGTHS = [
-    (0, "0 ms"), (0.25, "0.2 ms"), (950, "950 ms"), (1_000, "1 s"), (4_200, "4.2 s"), (60_000, "1 min"),
-    (200_000, "3 min 20 s"), (720_000, "12 min"), (12_000_000, "3 h 20 min"), (5 * 86_400_000, "5 d"), (None, "\u2013"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("ms", "text"), LENGTHS)
-def test_lengths_are_read_at_a_glance(ms: float | None, text: str) -> None:
-    assert rendering.length(ms) == text
-
-
-def test_instants_are_told_from_now() -> None:
-    for by_ms, told in ((-200_000, "3 min 20 s ago"), (12_000, "in 12 s"), (999, "now")):
-        assert rendering.from_now(NOW_MS + by_ms, NOW_MS) == told
-    assert rendering.instant(NOW_MS + 7) == "2027-01-15 08:00:00.007 UTC"
-    assert rendering.machine_instant(NOW_MS + 7) == "2027-01-15T08:00:00.007Z"
 
 
 def test_reasons_are_told_once_and_what_holds_most_comes_first() -> None:
@@ -50,41 +29,11 @@ def test_names_are_the_sum_of_their_lanes() -> None:
     assert queue_views.names(lanes) == (queue_views.NameRow("b", 9, 1, 0), queue_views.NameRow("a", 5, 2, 400))
 
 
-def test_the_life_of_a_job_is_drawn_to_scale() -> None:
-    failed = JobError(2_000, 1_000, "failed", "ValueError: a", "trace", 1)
-    errors = (failed, JobError(9_000, 5_000, "lost", "worker w2 is gone", "", 2))
-    of: dict[str, Any] = {"fence": 9_500, "enqueued_ms": 500, "lease_end_ms": 12_000, "claims": 3, "failures": 1, "crashes": 1}
-    found = JobInfo("1", "active", name="send", owner="w3", errors=errors, **of)
-    titles = [(moment.title, moment.tone, moment.at_ms) for moment in job_views.moments(found, 10_500)]
-    assert titles == [
-        *(("Enqueued", "plain", 500), ("Run 1 claimed", "run", 1_000), ("Run 1 failed", "bad", 2_000)),
-        *(("Run 2 claimed", "run", 5_000), ("Run 2 lost", "lost", 9_000)),
-        *(("Run 3 claimed", "run", 9_500), ("Lease ends", "plain", 12_000)),
-    ]
-    bars = [(bar.tone, bar.x, bar.width) for bar in job_views.bars(found, 10_500)]
-    assert bars == [
-        *(("plain", 0, 50), ("bad", 50, 100), ("plain", 150, 300), ("lost", 450, 400)),
-        *(("plain", 850, 50), ("run", 900, 100)),
-    ]
-
-
 def test_a_clock_that_stepped_back_does_not_break_the_drawing() -> None:
     error = JobError(100, 50_000, "failed", "ValueError", "")
     found = JobInfo("1", "dead", name="send", enqueued_ms=1_000, ended_ms=2_000, failures=1, claims=1, errors=(error,))
     assert all(0 <= bar.x <= bar.x + bar.width <= 1_000 for bar in job_views.bars(found, 3_000))
     assert job_views.bars(JobInfo("1", "dead", name="send", enqueued_ms=9_000, ended_ms=2_000), 3_000) == ()
-
-
-OFFERED = [
-    ("waiting", ["cancel"]), ("blocked", ["cancel"]), ("delayed", ["run_now", "cancel"]), ("active", ["cancel"]),
-    ("stuck", ["cancel"]), ("dead", ["requeue", "discard"]), ("finished", ["remove"]), ("cancelled", []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("state", "actions"), OFFERED)
-def test_only_what_a_state_allows_is_offered(state: str, actions: list[str]) -> None:
-    found = JobInfo("1", state, name="send")  # type: ignore[arg-type]
-    assert [action for action, _ in job_views.JOB_ACTIONS if job_views.offered(action, found)] == actions
 
 
 def test_a_corrupt_job_can_only_be_discarded() -> None:
@@ -214,16 +163,3 @@ def test_a_job_arrives_once_whatever_becomes_of_it(state: str) -> None:
 
 def test_a_sample_of_a_server_that_is_away_counts_nothing() -> None:
     assert not any(astuple(Sample(0)))
-
-
-STATES = [
-    ({"alive": False, "paused": True}, "lost"), ({"unreadable": "x", "paused": True}, "unreadable"),
-    ({"paused": True, "gate_closed": True}, "paused"), ({"gate_closed": True, "in_hand": 2}, "gate closed"),
-    ({"in_hand": 2}, "busy"), ({"in_hand": 1}, "alive"), ({"concurrency": 0}, "alive"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("of", "word"), STATES)
-def test_the_state_of_a_worker_is_the_first_that_holds_it_back(of: dict[str, Any], word: str) -> None:
-    worker = WorkerInfo("w", "i", "host", 1, "1.0", True, 0, 0, 0, (), False, 2, 0, (), {})
-    assert queue_views.state_of(replace(worker, **of)) == word
