@@ -21,6 +21,7 @@ from engine import Queue, errors, testing
 from engine.http import access, routes, serving, shield
 from engine.http import application as applications
 from engine.http.access import needs, public
+from engine.http.channels.settings import ChannelSettings
 from engine.http.serving import check_bind
 from engine.http.settings import Access, HttpSettings, Token
 from tests.engine.helpers.refusing import malformed
@@ -35,6 +36,7 @@ TOKENS = (
     Token(secret=MAILS, role="admin", name="mails", queues=("mails",)),
 )
 JOBS = "/api/queues/q/jobs"
+FULL = "As many wait as may: 2 requests."
 #: Longer than any run of digits in a page: a clock in milliseconds holds each number of four digits now and then.
 CARD = "4111-1111-1111-1111"
 #: A browser whose token is the right one.
@@ -375,13 +377,16 @@ def ended(connection: socket.socket) -> bytes:
 
 def test_long_polls_are_bounded_in_time_and_number(ironclaim_url: str, queue: Queue) -> None:
     queue.enqueue("a", 1, id="j1")
-    with asking(ironclaim_url, poll_max_ms=5_000, waiting_max=2, allow_changes=True) as client:
+    subscription = "/channel/c/subscription/polling/s"
+    with asking(ironclaim_url, poll_max_ms=5_000, waiting_max=2, allow_changes=True, channels=ChannelSettings()) as client:
+        assert client.put(subscription).is_success
         for wait_ms in ("5001", "-1", "1e3", "9" * 30, "1&wait_ms=2"):
             answer = client.get(f"{JOBS}/j1/result?wait_ms={wait_ms}")
             assert answer.status_code == 422 and answer.json()["field"] == "wait_ms", wait_ms
         with client.stream("GET", "/api/queues/q/events"), client.stream("GET", "/api/queues/q/events"):
             full = client.get(f"{JOBS}/j1/result", params={"wait_ms": 5_000})
             assert (full.status_code, full.headers["retry-after"]) == (503, "1")
+            assert full.json()["detail"] == client.get(f"{subscription}?timeout=5s").json()["error"] == FULL
             assert client.get("/api/queues/q/events").status_code == 503
             assert client.get(f"{JOBS}/j1").status_code == 200
         assert client.get(f"{JOBS}/j1/result", params={"wait_ms": 1}).status_code in (202, 503)

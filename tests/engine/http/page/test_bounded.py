@@ -21,7 +21,7 @@ VIEWS = (
     *("/queues/q/jobs/some/events?since=1", "/queues/q/dead"),
     "/queues/q/bulk?action=cancel&state=waiting&name=n1",
     "/queues/q/bulk/count?action=cancel&state=waiting&name=n1&cursor=250&seen=250",
-    *("/queues/q/schedules", "/queues/q/workers", "/queues/q/limits"),
+    *("/queues/q/schedules", "/queues/q/workers", "/queues/q/limits", "/api/queues/q"),
 )
 
 
