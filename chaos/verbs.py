@@ -261,7 +261,7 @@ VERBS = (
         MANY,
         "every planted defect in a short drill: is it caught by its check?",
         "A short drill of each planted defect, and twenty of the clean engine. Exits 0 when each defect is caught by the check "
-        "that is named for it and each clean drill is valid, 1 otherwise, 2 when it could not be tried.",
+        "that is named for it and each clean drill is valid, 1 otherwise, 2 when nothing but unknown drills is in the way.",
         "chaos.campaigns.mutants:catch_mutants",
         (
             SEED.but(help="draws load and faults; clean drills take those after it"),

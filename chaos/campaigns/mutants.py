@@ -15,7 +15,7 @@ from chaos.calibration import Calibration
 from chaos.campaigns.short import Planted, Shape, calibration_of, clean_shapes, drawn, every
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
-from chaos.judge import Verdict, show
+from chaos.judge import EXIT_CODES, Verdict, show
 from chaos.mutants import Mutant
 from chaos.processes import ROOT
 from chaos.progress import Progress
@@ -112,6 +112,8 @@ def made(
 
 def words(result: Result) -> str:
     """What came of a drill, in one line."""
+    if result.unknown:
+        return f"{result.name}: UNKNOWN, {result.why}"
     if result.mutant is None:
         return f"{result.name}: FALSE ALARM, {result.why}" if result.why else f"{result.name}: valid"
     return f"{result.name}: NOT CAUGHT, {result.why}" if result.why else f"{result.name}: caught by {result.mutant.check}"
@@ -167,13 +169,18 @@ class Result:
     why: str
 
     @property
-    def again(self) -> bool:
-        """Whether it proves nothing: the machine was too slow, or what must be decided is not: the verdict, or the check that is
-        named for the mutant."""
+    def unknown(self) -> bool:
+        """Whether nobody can tell if it is as it must be: the machine was too slow, or what must be decided is not: the verdict,
+        or the check that is named for the mutant."""
         wanted = self.mutant.verdict if self.mutant else "valid"
         named = self.verdict.checks.get(self.mutant.check, "") if self.mutant else ""
-        open_ = self.verdict.verdict not in (wanted, "violated") or (named == "unknown" != wanted)
+        open_ = wanted != "unknown" and "unknown" in (self.verdict.verdict, named)
         return bool(self.why) and (self.verdict.too_slow or open_)
+
+    @property
+    def again(self) -> bool:
+        """Whether it proves nothing: it is unknown, or nobody met the defect."""
+        return self.unknown or (bool(self.why) and self.verdict.verdict == "valid")
 
 
 def missed(mutant: Mutant, verdict: Verdict) -> str:
@@ -193,8 +200,7 @@ def missed(mutant: Mutant, verdict: Verdict) -> str:
 
 
 def alarm(verdict: Verdict) -> str:
-    """Why a clean drill is a false alarm, empty when it is valid. One that stays unknown is none the less: it is not what it must
-    be."""
+    """Why a clean drill is not what it must be, empty when it is valid."""
     return "" if verdict.verdict == "valid" else f"the verdict is {verdict.verdict}: {verdict.reason}"
 
 
@@ -202,10 +208,16 @@ def last_line(results: Sequence[Result]) -> str:
     """The line for scripts."""
     planted = [one for one in results if one.mutant is not None]
     clean = [one for one in results if one.mutant is None]
-    caught = sum(not one.why for one in planted)
-    return f"mutants: caught {caught} of {len(planted)}, false alarms {sum(bool(one.why) for one in clean)} of {len(clean)}"
+    caught, unknown = sum(not one.why for one in planted), sum(one.unknown for one in results)
+    alarms = sum(bool(one.why) and not one.unknown for one in clean)
+    told = f"mutants: caught {caught} of {len(planted)}, false alarms {alarms} of {len(clean)}"
+    return f"{told}, unknown {unknown}" if unknown else told
 
 
 def exit_code(results: Sequence[Result]) -> int:
-    """0 only when there are drills, each mutant was caught, and no clean drill raised an alarm."""
-    return int(not results or any(one.why for one in results))
+    """0 only when there are drills, each mutant was caught, and each clean drill is valid; that of unknown where nothing but
+    unknown drills is in the way."""
+    amiss = [one for one in results if one.why]
+    if any(not one.unknown for one in amiss):
+        return EXIT_CODES["violated"]
+    return EXIT_CODES["unknown" if amiss or not results else "valid"]

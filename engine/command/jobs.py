@@ -382,7 +382,8 @@ def _by_error(options: argparse.Namespace) -> int:
         rows = [renamed(row, kind="error", count="jobs", job="example") for row in rows]
     show(rows, as_json=options.json, nothing="no job is dead")
     if found.more:
-        print_error(f"of the {counted(found.looked, 'job')} that died last; others died before")
+        looked = counted(found.looked, "job")
+        print_error(f"these are the errors of the {looked} that died last; others died before")
     return 0
 
 

@@ -112,9 +112,11 @@ LAST_LINES = [
     ([result("a", MUTANT, CAUGHT), result("b", None, VALID)], "mutants: caught 1 of 1, false alarms 0 of 1", 0),
     ([result("a", MUTANT, VALID), result("b", None, VALID)], "mutants: caught 0 of 1, false alarms 0 of 1", 1),
     ([result("a", MUTANT, CAUGHT), result("b", None, CAUGHT)], "mutants: caught 1 of 1, false alarms 1 of 1", 1),
-    # A clean drill that stays unknown is not what it must be.
-    ([result("a", MUTANT, CAUGHT), result("b", None, UNKNOWN)], "mutants: caught 1 of 1, false alarms 1 of 1", 1),
-    ([], "mutants: caught 0 of 0, false alarms 0 of 0", 1),
+    # A drill that stays unknown is not what it must be, and nobody can tell whether the engine is to blame.
+    ([result("a", MUTANT, CAUGHT), result("b", None, UNKNOWN)], "mutants: caught 1 of 1, false alarms 0 of 1, unknown 1", 2),
+    ([result("a", MUTANT, UNKNOWN), result("b", None, UNKNOWN)], "mutants: caught 0 of 1, false alarms 0 of 1, unknown 2", 2),
+    ([result("a", MUTANT, VALID), result("b", None, UNKNOWN)], "mutants: caught 0 of 1, false alarms 0 of 1, unknown 1", 1),
+    ([], "mutants: caught 0 of 0, false alarms 0 of 0", 2),
 ]
 
 

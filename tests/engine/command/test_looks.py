@@ -154,7 +154,7 @@ def test_dead_jobs_are_grouped_by_kind_of_error_and_changed_by_it(queue: Queue, 
     }
     assert all(group["first"] == group["last"] for group in groups)
     shown = ironclaim("dead", "by-error", "--limit", "3", *at)
-    assert shown.stderr == "ironclaim: of the 3 jobs that died last; others died before\n"
+    assert shown.stderr == "ironclaim: these are the errors of the 3 jobs that died last; others died before\n"
     alike = ("--error-like", "ValueError: no card 77 at 1.1.1.1:1")
     assert {row["job"] for row in said("dead", "list", *alike, *at)} == set(errors)
     assert said("dead", "requeue", *alike, "--name", "send-1", *at)["requeued"] == 1
