@@ -224,12 +224,10 @@ def without_spark(options: argparse.Namespace) -> int:
 def held(options: argparse.Namespace) -> int:
     """Keep a cluster until a signal ends it. 0 after a signal, 2 when it did not come up."""
     try:
-        with cluster(options.workers, cores=options.cores, memory=options.memory) as address:
+        with suppress(KeyboardInterrupt), cluster(options.workers, cores=options.cores, memory=options.memory) as address:
             tell(address)
             while not INTERRUPTS.asked:
                 signal.pause()
-    except KeyboardInterrupt:
-        return 0
     except (JudgeError, OSError) as error:
         print(f"cluster: {error}", file=sys.stderr)
         return UNKNOWN

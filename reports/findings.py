@@ -218,7 +218,7 @@ def leveled(rows: DataFrame, *, whole: bool, slow: bool, astray: bool) -> DataFr
 def tally(rows: DataFrame) -> list[Row]:
     """Per check, level, absence, timed, kind and finding: the count `n` and the first examples in order of subject."""
     group = Window.partitionBy("check", "level", "absence", "timed", "kind", "finding")
-    numbered = rows.withColumn("n", F.count(F.lit(1)).over(group))
+    numbered = rows.withColumn("n", F.count("*").over(group))
     numbered = numbered.withColumn("place", F.row_number().over(group.orderBy("subject", "detail")))
     found = numbered.where(F.col("place") <= EXAMPLES_MAX).collect()
     return sorted(found, key=itemgetter("check", "level", "kind", "absence", "timed", "finding", "place"))

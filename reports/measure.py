@@ -121,7 +121,7 @@ def condition(run: Run, kind: str) -> Column:
 def stale_finishes(frames: Frames, found: tuple[Window, ...]) -> dict[str, int]:
     """Count by fault the finishes that were refused as stale."""
     refused = frames.eventful.events.where((F.col("f") == "finish") & (F.col("result") == "stale"))
-    rows = refused.groupBy(fault_at(F.col("done_ns"), found).alias("fault")).agg(F.count(F.lit(1)).alias("n")).collect()
+    rows = refused.groupBy(fault_at(F.col("done_ns"), found).alias("fault")).agg(F.count("*").alias("n")).collect()
     return {row["fault"]: row["n"] for row in rows}
 
 
@@ -205,7 +205,7 @@ def summary(frames: Frames) -> DataFrame:
     lag_ms = (F.col("enqueue_sent_ns") - F.col("intended_ns")) / MS
     with_phase = jobs.withColumn("phase", phase_of(F.col("intended_ns"), frames.run.phases))
     return with_phase.rollup("phase").agg(
-        F.count(F.lit(1)).alias("enqueued"),
+        F.count("*").alias("enqueued"),
         F.count_if(finished).alias("finished"),
         F.count_if(F.col("accepted_done_ns").isNull()).alias("unfinished"),
         F.sum("stale_finishes").alias("stale"),
@@ -253,7 +253,7 @@ def recovery(frames: Frames) -> list[dict[str, Any]]:
         return []
     held = frames.in_hand.where(~F.col("ended")).groupBy("fault")
     slowest = held.agg(
-        F.count(F.lit(1)).alias("jobs"), F.max("recovery_ns").alias("recovery_ns"), F.count("recovery_ns").alias("recovered")
+        F.count("*").alias("jobs"), F.max("recovery_ns").alias("recovery_ns"), F.count("recovery_ns").alias("recovered")
     )
     found = {row["fault"]: row for row in slowest.collect()}
     lines: list[dict[str, Any]] = []

@@ -91,11 +91,11 @@ def numbers(asked: Question, basis: Basis, prices: Prices) -> Numbers:
     # A payload goes to the server and from it.
     bytes_per_job = max(1.0, basis.bytes_per_job + 2 * more)
     stopped = None if basis.primary_lost_ms is None else asked.rate / shards * basis.primary_lost_ms / 1_000
-    servers = shards * (1 + prices.replicas)
+    copies = 1 + prices.replicas
     hourly = (
         workers * prices.worker_per_hour
-        + servers * prices.server_per_hour
-        + memory_gib * (1 + prices.replicas) * prices.memory_gib_per_hour
+        + shards * copies * prices.server_per_hour
+        + memory_gib * copies * prices.memory_gib_per_hour
     )
     return Numbers(
         utilisation=utilisation,

@@ -72,7 +72,7 @@ def lacking(frame: DataFrame, needs: Sequence[Need]) -> DataFrame:
     """The requirements that a frame does not meet, in one pass over it."""
     found = (F.struct(F.lit(need.who).alias("who"), F.lit(need.words).alias("words"), need.seen.alias("seen")) for need in needs)
     kind = "array<struct<who:string,words:string,seen:boolean>>"
-    rows = frame.agg(F.count(F.lit(1)).alias("n"), F.array(*found).cast(kind).alias("needs"))
+    rows = frame.agg(F.count("*").alias("n"), F.array(*found).cast(kind).alias("needs"))
     return rows.select(F.explode("needs").alias("need")).select("need.*").where(~F.col("seen")).drop("seen")
 
 

@@ -63,7 +63,7 @@ def measures(frames: ChannelFrames) -> dict[str, Any]:
 def totals(frames: ChannelFrames) -> Row:
     """Totals of the publishers. `offered`: messages that were due; `published`: those whose publish was answered."""
     offered = meant(frames).agg(
-        F.count(F.lit(1)).alias("offered"), F.min("intended_ns").alias("first_ns"), F.max("intended_ns").alias("last_ns")
+        F.count("*").alias("offered"), F.min("intended_ns").alias("first_ns"), F.max("intended_ns").alias("last_ns")
     )
     published = frames.messages.agg(
         F.count("confirmed_ns").alias("published"),
@@ -76,9 +76,9 @@ def totals(frames: ChannelFrames) -> Row:
 def received(frames: ChannelFrames) -> Row:
     """Totals of the subscribers. A message counts once for each subscriber; `redelivered` counts each further delivery."""
     named = frames.calls.where(F.col("subscriber").isNotNull()).select("channel", "subscriber").distinct()
-    subscribers = named.agg(F.count(F.lit(1)).alias("subscribers"))
+    subscribers = named.agg(F.count("*").alias("subscribers"))
     counted = frames.firsts.agg(
-        F.count(F.lit(1)).alias("deliveries"),
+        F.count("*").alias("deliveries"),
         F.coalesce(F.sum(F.col("times") - 1), F.lit(0)).alias("redelivered"),
         F.min("done_ns").alias("first_ns"),
         F.max("done_ns").alias("last_ns"),
@@ -90,7 +90,7 @@ def channels(frames: ChannelFrames) -> list[dict[str, Any]]:
     """One line per channel of the spec or of the history, by fan-out and name."""
     plan, turned = by_fan_out(frames.run), eras(frames)
     sent = by_channel(frames.messages.groupBy("channel").agg(F.count("confirmed_ns").alias("published")))
-    got = by_channel(frames.firsts.groupBy("channel").agg(F.count(F.lit(1)).alias("n"), F.sum("times").alias("times")))
+    got = by_channel(frames.firsts.groupBy("channel").agg(F.count("*").alias("n"), F.sum("times").alias("times")))
     lost = by_channel(declared_lost(frames).groupBy("channel").agg(F.sum("lost").alias("lost")))
     names = [*plan, *sorted({*sent, *got, *turned} - {*plan})]
     return [line(name, plan.get(name), sent.get(name), got.get(name), lost.get(name), turned.get(name, [])) for name in names]
@@ -134,7 +134,7 @@ def percentiles(frames: ChannelFrames) -> list[dict[str, Any]]:
         timed(frames)
         .withColumn("phase", measure.phase_of(F.col("intended_ns"), phases))
         .rollup("group", "phase")
-        .agg(F.count(F.lit(1)).alias("n"), F.percentile("latency_ms", RANK_SHARES).alias("values_ms"))
+        .agg(F.count("*").alias("n"), F.percentile("latency_ms", RANK_SHARES).alias("values_ms"))
         .where(F.col("group").isNotNull())
     )
     rows = {(row["phase"], row["group"]): row for row in summed.collect()}

@@ -80,6 +80,6 @@ def first_deliveries(delivered: DataFrame, *by: str) -> DataFrame:
     """
     group = Window.partitionBy("channel", "subscriber", "message", *by)
     numbered = delivered.where(F.col("message").isNotNull()).withColumns(
-        {"number": F.row_number().over(group.orderBy("done_ns", "position")), "times": F.count(F.lit(1)).over(group)}
+        {"number": F.row_number().over(group.orderBy("done_ns", "position")), "times": F.count("*").over(group)}
     )
     return numbered.where(F.col("number") == 1).drop("number")

@@ -224,7 +224,7 @@ def lost_claims(frames: Frames) -> tuple[DataFrame, Flag]:
     mark = F.concat_ws("@", "lease", "proc")
     some = F.max(F.array_contains("started", mark))
     per_kill = one.groupBy("fault", "proc").agg(
-        F.count_if(~F.array_contains("claimed", mark)).alias("lost"), some.alias("started"), F.count(F.lit(1)).alias("held")
+        F.count_if(~F.array_contains("claimed", mark)).alias("lost"), some.alias("started"), F.count("*").alias("held")
     )
     words = F.when(
         F.col("lost") > 0,

@@ -233,7 +233,7 @@ def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
     both = completed.groupBy("job", "proc", "op").agg(
         F.min(answer).alias("first"),
         F.max(answer).alias("last"),
-        F.count(F.lit(1)).alias("rows"),
+        F.count("*").alias("rows"),
         F.size(F.collect_set("position")).alias("places"),
     )
     words = sentence("has two completions of operation ", F.col("op"), " of ", F.col("proc"))

@@ -56,7 +56,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
         {"others": F.element_at(F.array(*so_far), F.col("priority").cast("int")), "own": F.sum("counts").over(of_lane)}
     )
     spans = counted.groupBy("job", "lane").agg(
-        F.count(F.lit(1)).alias("rows"),
+        F.count("*").alias("rows"),
         (F.max("own") - F.min("own")).alias("own"),
         (F.max("others") - F.min("others")).alias("others"),
     )

@@ -72,7 +72,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     counted = (
         frames.jobs.sparkSession.range(1)
         .select(F.explode(declared).alias("by"))
-        .join(each.groupBy("schedule").agg(F.count(F.lit(1)).alias("ticks")), F.col("schedule") == F.col("by.name"), "left")
+        .join(each.groupBy("schedule").agg(F.count("*").alias("ticks")), F.col("schedule") == F.col("by.name"), "left")
     )
     idle = counted.select(F.col("by.name").alias("job"), F.coalesce("ticks", F.lit(0)).alias("ticks"))
     silent = Flag("never ticked", F.col("ticks") < 2, sentence("ticked ", F.col("ticks"), " times"), False, level="unknown")

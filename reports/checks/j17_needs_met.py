@@ -45,7 +45,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
         sentence("was claimed, and ", F.col("parent"), ", which it needs, had failed for good"),
         absence=True,
     )
-    counted = pairs.agg(F.count(F.lit(1)).alias("pairs")).select("pairs", F.lit("every job").alias("job"))
+    counted = pairs.agg(F.count("*").alias("pairs")).select("pairs", F.lit("every job").alias("job"))
     idle = Flag("nobody waited", F.col("pairs") == 0, sentence("needed no other"), absence=False, level="unknown")
     return [(pairs, early), (pairs, orphaned), (counted, idle)]
 

@@ -33,7 +33,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     routed = kept(leases(frames))
     text = sentence("claim ", token(), " of class ", F.col("class"), " was handed to ", F.col("proc"), ", which it is not for")
     wrong = Flag("wrong worker", F.col("proc").startswith(CONSUMER), text, absence=False)
-    counted = routed.agg(F.count(F.lit(1)).alias("leases")).select("leases", F.lit("every worker").alias("job"))
+    counted = routed.agg(F.count("*").alias("leases")).select("leases", F.lit("every worker").alias("job"))
     idle = Flag("nothing routed", F.col("leases") == 0, sentence("was asked for nothing"), absence=False, level="unknown")
     return [(routed, wrong), (counted, idle)]
 

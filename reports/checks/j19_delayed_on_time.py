@@ -36,7 +36,7 @@ def lateness(frames: Frames) -> DataFrame:
     due_ns = F.col("enqueue_sent_ns") + F.col("delay_ns")
     calm = frames.jobs.where((F.col("delay_ns") > 0) & F.col("created") & ~within(due_ns, fault_spans(frames.run)))
     late_ms = F.coalesce((F.col("started_ns") - due_ns) / MS, F.lit(float("inf")))
-    return calm.agg(F.count(F.lit(1)).alias("n"), F.percentile(late_ms, [0.5, 0.99, 1.0]).alias("late_ms")).withColumn(
+    return calm.agg(F.count("*").alias("n"), F.percentile(late_ms, [0.5, 0.99, 1.0]).alias("late_ms")).withColumn(
         "who", F.lit("the delayed jobs")
     )
 

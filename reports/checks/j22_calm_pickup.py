@@ -149,7 +149,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     while_idle = ("waited ", milliseconds(F.col("waited_ns")), " ms for its first claim, and for ")
     words = sentence(*while_idle, milliseconds(F.col("idle.for_ns")), " ms of it ", F.col("idle.worker"), " was idle")
     late = Flag("late pickup", F.lit(True), words, absence=True, timed=True)
-    none = stretches.agg(F.count(F.lit(1)).alias("n")).withColumn("who", F.lit("every worker"))
+    none = stretches.agg(F.count("*").alias("n")).withColumn("who", F.lit("every worker"))
     full = sentence("was never idle for the length of the bound outside of faults")
     return [(found, late), (none, Flag("never idle", F.col("n") == 0, full, absence=False, level="unknown", subject="who"))]
 

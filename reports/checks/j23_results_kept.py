@@ -93,7 +93,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Unknown when no caller was given a result."""
     given = frames.events.where((F.col("f") == "result") & F.col("result_crc").isNotNull())
-    read = given.agg(F.count(F.lit(1)).alias("n")).withColumn("who", F.lit("callers"))
+    read = given.agg(F.count("*").alias("n")).withColumn("who", F.lit("callers"))
     nothing = Flag("nothing read", F.col("n") == 0, sentence("read no result"), absence=False, level="unknown", subject="who")
     return [(read, nothing)]
 

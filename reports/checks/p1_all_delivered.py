@@ -33,7 +33,7 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
         broken_off(subscribed),
         unheard_of(frames.run, subscribed),
         (
-            required.agg(F.count(F.lit(1)).alias("n")).withColumn("who", F.lit("every subscriber")),
+            required.agg(F.count("*").alias("n")).withColumn("who", F.lit("every subscriber")),
             Flag("thin", F.col("n") == 0, F.lit("had no message to wait for"), absence=False, level="unknown", subject="who"),
         ),
     ]

@@ -29,7 +29,7 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     other = ~F.array_contains("crcs", F.col("crc"))
     early = F.col("done_ns") < F.col("sent_ns")
     over = F.col("first_send_ns") > F.col("dead_ns") + LATE_NS
-    seconds = F.round((F.col("first_send_ns") - F.col("dead_ns")) / MS / 1_000, 1)
+    seconds = F.round((F.col("first_send_ns") - F.col("dead_ns")) / 1e9, 1)
     found = {
         "unreadable": (corrupt, sentence("was given clock ", F.col("item_clock"), ", which nobody can read"), False),
         "ghost": (~corrupt & unknown, sentence("was given ", message, ", which nobody published"), True),
@@ -38,7 +38,7 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
         "after its life": (over, sentence("was given ", message, " ", seconds, " s after its life had ended"), True),
     }
     thin = Flag("thin", F.col("n") == 0, F.lit("was given nothing"), absence=False, level="unknown", subject="who")
-    counted = frames.delivered.agg(F.count(F.lit(1)).alias("n")).withColumn("who", F.lit("every subscriber"))
+    counted = frames.delivered.agg(F.count("*").alias("n")).withColumn("who", F.lit("every subscriber"))
     flags = [Flag(kind, *flag, subject="who") for kind, flag in found.items()]
     return [*((named, flag) for flag in flags), (counted, thin)]
 

@@ -44,7 +44,7 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     outside = F.abs("item_clock") > F.lit(CLOCK_MAX)
     none = sentence("gave ", F.col("message"), " clock ", F.col("item_clock"), ", which is none")
     behind = sentence("gave ", F.col("message"), " clock ", F.col("item_clock"), ", and an earlier publish a later one")
-    counted = given.agg(F.count(F.lit(1)).alias("n")).withColumn("who", F.lit("every channel"))
+    counted = given.agg(F.count("*").alias("n")).withColumn("who", F.lit("every channel"))
     return [
         (shared, Flag("shared clock", F.col("n") > 1, words, False, level=level, subject="channel")),
         (moved, Flag("several clocks", (F.col("n") > 1) & ~F.col("excused"), two, absence=False, subject="channel")),

@@ -39,7 +39,7 @@ def compared(frames: ChannelFrames) -> DataFrame:
     the highest rank delivered before."""
     anew = clocks(frames).groupBy("channel", "message").agg(F.count_distinct("item_clock").alias("n")).where(F.col("n") > 1)
     firsts = frames.firsts.join(anew.select("channel", "message"), ["channel", "message"], "left_anti")
-    counted = firsts.groupBy("channel", "subscriber").agg(F.count(F.lit(1)).alias("n"))
+    counted = firsts.groupBy("channel", "subscriber").agg(F.count("*").alias("n"))
     first = counted.groupBy("channel").agg(F.max_by("subscriber", F.struct("n", "subscriber")).alias("first"))
     named = firsts.join(first, "channel")
     by_order = Window.partitionBy("channel", "subscriber").orderBy("done_ns", "position")

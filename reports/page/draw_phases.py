@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from pyspark.sql import functions as F
 
-from reports.facts import MS
 from reports.page import ink
 from reports.page.draw_time import duration
 from reports.page.words import LATENCY_NAMES
@@ -158,7 +157,7 @@ def recoveries(frames: Frames) -> list[Recovery]:
     for row in rows.limit(JOBS_MAX * max(1, len(frames.run.kills))).collect():
         seen[row["fault"]] = seen.get(row["fault"], 0) + 1
         if seen[row["fault"]] <= JOBS_MAX:
-            took_s = None if row["recovery_ns"] is None else row["recovery_ns"] / MS / 1_000
+            took_s = None if row["recovery_ns"] is None else row["recovery_ns"] / 1e9
             way = frames.run.connected(row["target"])
             found.append(Recovery(row["fault"], row["target"], way, row["job"], took_s, bool(row["ended"])))
     return found

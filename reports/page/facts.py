@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from engine.errors import counted
 from reports import slo
 from reports.facts import WAYS, of_channels
 from reports.page.html import NO_VALUE, cell, details, marked_up, safe
@@ -157,9 +158,8 @@ def declared(lines: Sequence[Mapping[str, Any]]) -> str:
     """The declared findings of the model, each with the rows that were seen."""
     rows: list[list[str]] = []
     for line in lines:
-        examples = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
-        seen = details(f"{len(line['examples'])} examples", f"<ul>{examples}</ul>") if examples else "nothing"
-        rows.append([safe(line["name"]), safe(line["text"]), safe(", ".join(line["checks"])), cell(line["rows"]), seen])
+        rows.append([safe(line["name"]), safe(line["text"]), safe(", ".join(line["checks"])), cell(line["rows"])])
+        rows[-1].append(examples(line) or "nothing")
     if not rows:
         return ""
     note = (
@@ -175,8 +175,13 @@ def findings(line: Mapping[str, Any]) -> str:
     why += "".join(f"<p>not judged: {safe(part)}</p>" for part in line["not_judged"])
     why += f"<p>{possible(line['possible'])}</p>" if line["possible"] else ""
     why += "<p>what it counts as declared: see the declared findings</p>" if line["declared"] else ""
-    examples = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
-    return why + (details(f"{len(line['examples'])} examples", f"<ul>{examples}</ul>") if examples else "") or "nothing"
+    return why + examples(line) or "nothing"
+
+
+def examples(line: Mapping[str, Any]) -> str:
+    """Its examples, to unfold; empty without any."""
+    found = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
+    return details(counted(len(line["examples"]), "example"), f"<ul>{found}</ul>") if found else ""
 
 
 def possible(count: int) -> str:

@@ -75,7 +75,7 @@ def latencies(frames: Frames, axis: Axis) -> DataFrame:
     long = spread_out(jobs, {name: (F.col("intended_ns"), value) for name, value in values.items()}, axis)
     infinite = F.col("value") == F.lit(measure.NEVER_MS)
     return long.groupBy("name", "bucket").agg(
-        F.count(F.lit(1)).alias("n"),
+        F.count("*").alias("n"),
         F.count_if(infinite).alias("unfinished"),
         F.percentile("value", [0.5, 0.99]).alias("percentiles"),
         F.max(F.when(~infinite, F.col("value"))).alias("max_ms"),
@@ -90,7 +90,7 @@ def tally(frames: Frames, axis: Axis) -> DataFrame:
     in_trouble = {name: (F.when(condition, sent_ns), one()) for name, condition in troubles().items()}
     calls = frames.eventful.events.where((F.col("kind") == "operation") & (F.col("f") != "handle"))
     together = of_jobs.unionByName(spread_out(calls, in_trouble, axis))
-    return together.groupBy("name", "bucket").agg(F.count(F.lit(1)).alias("n"))
+    return together.groupBy("name", "bucket").agg(F.count("*").alias("n"))
 
 
 def troubles() -> dict[str, Column]:

@@ -123,6 +123,8 @@ def holes(files: Sequence[LoadedFile]) -> list[str]:
     present = {file.path.name: file for file in files}
     announced = [row for file in files for row in file.rows if row["kind"] == "process"]
     found += [f"{row['file']} was announced and is missing" for row in announced if row["file"] not in present]
+    if not announced:
+        found.append("manifest.jsonl is missing, or announces no process")
     for file in files:
         if file.corrupt_lines:
             found.append(f"{file.path.name} has {len(file.corrupt_lines)} lines that are no rows")

@@ -238,8 +238,8 @@ def test_a_torn_last_line_is_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"nonsense", b"[1]", b"7", b"{}", b'{"v":"1"}', b"\xff\xfe", b'{"v":null}', b"[" * 100_000],
-    ids=["empty", "words", "list", "number", "no version", "text version", "no UTF-8", "null", "deep"],
+    [b"", b"nonsense", b"[1]", b"7", b"{}", b'{"v":"1"}', b"\xff\xfe", b'{"v":null}', b'{"v":1.5}', b"[" * 100_000],
+    ids=["empty", "words", "list", "number", "no version", "text version", "no UTF-8", "null", "fraction", "deep"],
 )
 def test_a_corrupt_line_is_named_and_the_rest_is_read(tmp_path: Path, line: bytes) -> None:
     loaded = history.load_file(written(tmp_path / "a.jsonl", b'{"v":1,"seq":0}\n' + line + b'\n{"v":1,"seq":2}\n'))

@@ -33,10 +33,10 @@ def violations_of(run: Path, spark: SparkSession) -> list[Row]:
 def lines_of(told: Mapping[str, tuple[str, str]], rows: Iterable[Row]) -> str:
     """What checks say, and all columns of each violation, a line for each. Claims are counted through a whole run: in which order
     its cases came is nothing of theirs."""
-    verdicts = [f"{check} {verdict}: {why}" for check, (verdict, why) in told.items()]
-    found = [" | ".join(f"{name} {row[name]}" for name in sorted(row.asDict())) for row in rows]
-    uncounted = [re.sub(r"(/[0-9a-f]{16}):\d+", r"\1:n", line) for line in (*verdicts, *found)]
-    return "\n".join([*uncounted[: len(told)], *sorted(uncounted[len(told) :]), ""])
+    verdicts = (f"{check} {verdict}: {why}" for check, (verdict, why) in told.items())
+    found = (" | ".join(f"{name} {row[name]}" for name in sorted(row.asDict())) for row in rows)
+    uncounted = partial(re.sub, r"(/[0-9a-f]{16}):\d+", r"\1:n")
+    return "\n".join([*map(uncounted, verdicts), *sorted(map(uncounted, found)), ""])
 
 
 def by_subject(rows: Iterable[Row]) -> dict[str, set[tuple[str, str, str]]]:

@@ -2,19 +2,27 @@
 other things were
 planted."""
 
+import json
+import os
 import re
+import resource
 import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from reports.bench import command
+from reports.bench import command, cost
 from reports.bench.command import Measured, Order, bench, slope
 from reports.bench.cost import Cost, conversion_s
 from reports.bench.grow import SKEW, Grown, turns
-from reports.bench.planted import Compared, later, plant, unseen
+from reports.bench.planted import COLUMNS, Compared, findings, later, plant, unseen
 from reports.corrupt.history import History
 from reports.errors import JudgeError
 from tests.reports.good_run import healthy
@@ -137,6 +145,55 @@ def test_a_recorded_run_that_is_not_fit_is_recorded_again(tmp_path: Path, monkey
     with pytest.raises(JudgeError, match="the drill was not valid"):
         command.base(Order([]), "local", lines.append)
     assert next(left, "asked for no more") == "asked for no more"
+
+
+def test_the_newest_valid_run_that_was_recorded_of_a_seed_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "FOLDER", tmp_path)
+    for name, verdict in (("1", "valid"), ("2", "valid"), ("3", "violated")):
+        (folder := tmp_path / "recorded-seed7" / name).mkdir(parents=True)
+        (folder / "verdict.json").write_text(f'{{"verdict": "{verdict}"}}')
+    assert command.recorded(7, pytest.fail).name == "2"
+
+
+def test_a_history_that_was_grown_of_the_same_is_taken_again_and_cleaned(tmp_path: Path, run: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(command, "FOLDER", tmp_path / "build")
+    order, grown = Order([], run=run), tmp_path / "build" / "real-5-seed1"
+    shutil.copytree(run, grown)
+    made = {"digest": command.made_of(run, order), "rows": 5, "later_ms": 7, "begin_ms": 9}
+    (grown / "grown.json").write_text(json.dumps(made))
+    assert command.history(order, run, command.Small(run, 0, {}), 5, pytest.fail) == (grown, Grown(5, 7, 9))
+    (grown / "tables").mkdir()
+    (grown / "history" / "x.parquet").touch()
+    (grown / "verdict.json").touch()
+    command.clean(grown)
+    assert sorted(path.name for path in grown.iterdir()) == ["grown.json", "history", "samples", "spec.json"]
+    assert {path.suffix for path in (grown / "history").iterdir()} == {".jsonl"}
+
+
+def test_what_was_found_in_a_run_is_its_violations_and_the_checks_that_are_not_valid(tmp_path: Path) -> None:
+    with pytest.raises(JudgeError, match="was not judged: "):
+        findings(tmp_path)
+    (tmp_path / "tables").mkdir()
+    parquet.write_table(pa.table({name: [name] for name in COLUMNS}), tmp_path / "tables" / "violations.parquet")
+    checks = [{"id": "J1", "verdict": "valid"}, {"id": "J2", "verdict": "unknown"}]
+    (tmp_path / "verdict.json").write_text(json.dumps({"checks": checks}))
+    assert findings(tmp_path) == {COLUMNS, ("J2", "the check", "verdict", "unknown")}
+
+
+def test_processes_and_what_they_use_are_read_from_the_kernel() -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        sleeper = int(shell.stdout.readline())
+        try:
+            found = [cost.descendants(pid) for pid in (shell.pid, sleeper)]
+            assert found == [[sleeper], []] and {shell.pid, sleeper} <= {*cost.descendants(os.getpid())}
+        finally:
+            os.kill(sleeper, signal.SIGKILL)
+    before_s, used_s, after_s = time.process_time(), cost.used_s(os.getpid()), time.process_time()
+    # The kernel tells it in whole ticks.
+    assert before_s - 2 / cost.TICKS_PER_S <= used_s <= after_s
+    most = 1_024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert most / 8 < cost.memory_bytes(os.getpid()) <= most
 
 
 def test_a_run_that_is_not_valid_is_not_grown(tmp_path: Path) -> None:

@@ -376,6 +376,16 @@ def test_corruptions_that_are_judged_are_told_when_the_rest_cannot_be(
     assert told.err == f"corrupt: {said}\n"
 
 
+@pytest.mark.parametrize(("missed", "code"), [(0, 0), (1, 1), (2, 1)])
+def test_a_corruption_that_its_check_does_not_see_is_exit_code_1(
+    run: Path, monkeypatch: pytest.MonkeyPatch, missed: int, code: int
+) -> None:
+    found = [Seen(kind, "a job", (kind.check,) * (number >= missed)) for number, kind in enumerate(list(KINDS.values())[:2])]
+    monkeypatch.setattr(reports.command, "spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr(reports.corrupt.command, "corrupt", lambda *_: found)
+    assert main(["corrupt", str(run)]) == code
+
+
 def test_a_command_without_spark_says_under_its_own_name_that_it_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reports import facts, measure, models_table, seed, slo, slo_file, statistics, table
+from reports import causes, facts, measure, models_table, seed, slo, slo_file, statistics, table, verdict
 from reports.bench import __main__ as bench
 from reports.bench import cost
-from reports.capacity import plan, question
+from reports.capacity import measurement, plan, question
 from reports.capacity.basis import Basis
 from reports.capacity.words import duration
+from reports.checks import CHECKS
 from reports.compare import decide, metrics, words
+from reports.facts import Stage
 from reports.folder import is_calibration
 from reports.interrupts import Interrupts
+from reports.listing.command import p99_ms
+from reports.page import facts as facts_page
+from reports.page import words as page_words
+from reports.page.channels import words as channel_words
 from reports.session import setting
+from reports.targets import facts as target_facts
+from reports.targets import judge as target_judge
 from tests.golden import Told, outcome, tells
+from tests.reports.targets.story import AT_MOST, good
+from tests.reports.targets.story import spec as spec_of
+from tests.reports.test_doubts import stages
 
 VALUES = (None, 0, 1, 7, 0.0, 0.04, 0.05, 1.0, 59.99, 60.0, 999, 999.96, 1_000, 1_000.4, 3_600.0, 86_400.0, 1_234_567.8)
 PHASES = ("lead-in", "lead-in-2", "kill", "recover-kill-2", "kill-2", "recover-lead-in", "kill-in-freeze", "x-in-kill")
 WORDS = "one two three four"
 CELLS = [["a", WORDS, "1"], ["long name", WORDS * 3, "1000"]]
+PERCENTILES: dict[str, Any] = {"phase": "all", "series": "a", "p50_ms": 1.5, "p90_ms": 2, "p99_ms": 3, "p99_9_ms": 4}
+TAILS: list[dict[str, Any]] = [{}, {"phase": "calm"}, {"p50_ms": None}, {"series": "b", "p99_9_ms": None, "p99_ms": None}]
+READ: dict[Any, Sequence[Any]] = {
+    **{
+        float: (1, 1.5, True, float("inf"), "1"),
+        int: (1, True, 1.0),
+        str: ("a", 1),
+        bool: (True, 0),
+        float | None: (None, 2, "x"),
+    },
+    **{tuple[int, ...]: ([1, 2], [1.0], 1), tuple[float, float]: ([1, 2], [1], 1), Mapping[str, int]: ({"a": 1}, {"a": "b"}, [])},
+    measurement.Bin: ([1, 2, 3], [2, 2, 0], [2, 1, 3], [-1, 2, 3], [1, 2, -1], [1, 2]),
+}
+KILLED = {"target": "worker-1", "connected": "direct", "bound_ms": 11_000}
 LINES = [(0.0, "judge: converting"), (1.5, "judge: a"), (2.0, "b")]
 SPANS = ((3, 0, 2 * 10**9), (1, 5, 5), (1, 5, 6), (1, None, 5), (1, 5, None))
 COUNTS = (0, 19, 20, 99, 100, 999, 1_000, 9_999, 10_000)
@@ -51,6 +76,22 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     (slo_file.listed, (["a"], ["a", "b"], ["a", "b", "c"])),
     (facts.whole, [({"a": value}, "a", 7) for value in (None, 0, 3, True, 1.0, "3")]),
     (decide.shortage, ((3, 3, 1), (4, 4, 1), (4, 4, 0), (4, 4, 2), (5, 5, 6), (6, 6, 6))),
+    (
+        causes.of_row,
+        [*(("H3", "x", kind) for kind in ("late load", "dropped load", "x")), ("J1", "full", "late load"), ("J1", "", "")],
+    ),
+    *((show, (0, 1, 2, 1_000)) for show in (page_words.rows_of, facts_page.possible)),
+    (page_words.counted, [(count, "lost") for count in (None, 0, 1, 2, 1_000)]),
+    (
+        page_words.recovery,
+        [[KILLED | {"jobs": jobs, "recovery_ms": ms}] for jobs, ms in ((0, None), (1, None), (2, None), (2, 950))],
+    ),
+    (page_words.servers, ({}, {"scenario": "attended"}, {"topology": "sentinel", "durability": ""}, {"durability": "server"})),
+    (table.delayed, ({"n": 0}, {"n": 7, "p50_ms": 1.25, "p99_ms": None, "max_ms": 3})),
+    (channel_words.latency, ({"percentiles": []}, {"percentiles": [PERCENTILES | more for more in TAILS]})),
+    (p99_ms, ([PERCENTILES], [PERCENTILES | {"series": "end_to_end"}, PERCENTILES], [PERCENTILES | {"p99_ms": None}])),
+    (p99_ms, ([PERCENTILES, PERCENTILES | {"series": "b", "p99_ms": 9}, PERCENTILES | {"series": "c", "phase": "calm"}],)),
+    (measurement.read_as, [(kind, value, "x") for kind, values in READ.items() for value in values]),
     (statistics.smallest_p, ((1, 1), (2, 2), (3, 5))),
     (statistics.repetitions_needed, (1, 2, 6, 100)),
     (metrics.weighted, ([], [(1, 5.0)], [(1, 5.0), (3, 9.0)], [(1, 5.0), (3, None)], [(0, 5.0)])),
@@ -123,5 +164,59 @@ def capacity() -> Told:
     yield "efficiency", [round(KNOWN.efficiency(count), 9) for count in (1, 2, 3, 10)]
 
 
+def verdicts() -> Told:
+    """Why a check is not valid, and what was declared of it."""
+    for levels in ((), *((level,) for level in ("violated", *verdict.IN_DOUBT)), verdict.IN_DOUBT):
+        for count, hidden in ((1, False), (2, True)):
+            counts, examples = {(level, "k"): count for level in levels}, {level: [f"a {level} one"] for level in levels}
+            one = verdict.CheckResult(CHECKS[0], ["a doubt"] * (count - 1), [], counts, examples, hidden=hidden)
+            yield f"{count} of {levels}, hidden {hidden}", (one.verdict, sorted(one.causes), one.why)
+    seen = replace(one, declared={"f": 2}, declared_examples={"f": ["this", "that"]})
+    yield "declared", verdict.finding_entry({"name": "f"}, [seen, one, seen])
+
+
+SPEC: dict[str, Any] = {
+    **{
+        "seed": 7,
+        "empty": "",
+        "harness_errors": ["<no> disk"],
+        "plan": [{"fault": "1"}],
+        "versions": {"server": "9", "none": ""},
+    },
+    **{"machine": {"cores": 2, "memory_bytes": 3 * 2**30, "load": [0.1, 2]}, "calibration": {"lag_ms": 1.5, "each": [1]}},
+}
+MEASURES = {
+    **{**verdict.NO_MEASURES, "recorder_share": 0.015, "dropped": 3, "rates": {"offered_per_s": 5.0, "finished_per_s": None}},
+    "hosts": [{"host": f"h{ahead}", "ahead_ms": ahead, "error_ms": 0.25} for ahead in (None, -1.5, 0, 2)],
+}
+
+
+def pages() -> Told:
+    """The facts of a run as its page has them."""
+    for name, spec in (("whole", SPEC), ("channels", {"model": "dsps"}), ("odd", dict.fromkeys(SPEC, "x")), ("none", {})):
+        for known, measures in ((True, MEASURES), (False, verdict.NO_MEASURES)):
+            yield f"spec {name}, measured {known}", facts_page.particulars(spec, measures)
+
+
+def targets() -> Told:
+    """What is missing in the history of a job queue, what its faults took, and what its promise allows."""
+    files = good("1-worker-kill").ended(40)
+    run = target_facts.collect(spec_of(AT_MOST, "1-worker-kill"), files)
+    for at, file in enumerate(files):
+        others = [*files[:at], *files[at + 1 :]]
+        cut = (file.rows[:-1], [*file.rows[:1], *file.rows[2:]])
+        yield f"without {file.path}", target_facts.holes(others)
+        yield f"with holes in {file.path}", [target_facts.holes([*others, replace(file, rows=tuple(rows))]) for rows in cut]
+        yield f"with other lines in {file.path}", target_facts.holes([*others, replace(file, corrupt_lines=(3, 4))])
+    down, kill = stages("1-net-down", "w", 10, 11, 14, 15), stages("2-worker-kill", "w", 20, 21, 29, 30)
+    again = stages("3-worker-freeze", "w", 30, 31, 37)
+    yield "outage", [target_facts.outage_ns(some) for some in ((), down, kill, down + kill + again, down[:2], down[2:])]
+    exits = [Stage("", "unplanned-exit", "inject", f"worker-{number}", True, "exit code 1", number) for number in range(7)]
+    told = ("it started no handler", "it was not seen", "it ran")
+    exits += [Stage(f"{at}-x", "x", stage, "w", True, text, 9) for stage in ("healed", "heal") for at, text in enumerate(told)]
+    yield "findings", target_judge.findings(replace(run, stages=exits), [])
+    yield "run", (run.healed_ns, run.ended_ns, run.waited_ms, run.moving, run.outage_ns, run.holes, run.unseen)
+
+
 def test_small_functions_say_what_they_said() -> None:
-    tells("reports/edges.txt", calls, interrupted, differences, capacity)
+    tells("reports/edges.txt", calls, interrupted, differences, capacity, verdicts, pages, targets)

@@ -253,7 +253,7 @@ def nobody_can_read_it(story: ChannelStory, one: Channel) -> None:
 def it_came_after_its_life(story: ChannelStory, one: Channel) -> None:
     story.subscribe(S2, one.name, R, 1)
     story.publish(P1, one.name, "a", 2, told={"ttl_s": 20})
-    read(story, one, 24.1)
+    read(story, one, 24.14)
 
 
 @case()
