@@ -3,6 +3,8 @@ the run is found in them, and nothing else."""
 
 import json
 import random
+import re
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,17 @@ from reports.bench.grow import SHAPES, grow
 from reports.bench.pattern import Moves, compiled
 from reports.corrupt.history import History
 from reports.errors import JudgeError
+from tests.golden import same
 from tests.reports.conftest import Judge
 from tests.reports.good_run import healthy
 from tests.reports.story import Story
 
 #: The story has 300 rows, and thirty in its calm span.
 ROWS = 1_200
+
+
+#: What each machine and each start has of its own.
+OWN = re.compile(r'("(?:pid|recorder_ns)":)\d+|("(?:host|boot_id)":")[^"]*')
 
 
 def story(folder: Path) -> Story:
@@ -44,6 +51,24 @@ def story(folder: Path) -> Story:
 def rows(run: Path) -> dict[str, list[dict[str, Any]]]:
     """The rows of a run by file."""
     return {path.name: [json.loads(line) for line in path.read_bytes().splitlines()] for path in run.glob("history/*.jsonl")}
+
+
+def test_the_files_of_grown_histories_are_as_ever(tmp_path: Path) -> None:
+    """A line for each file: its rows, the jobs in them, its last instant, and the sum of all that is not of this machine."""
+    lines = list[str]()
+    made = story(tmp_path / "run")
+    made.enqueue("of-another-lane", 4.3, **{"class": "other"})
+    made.run("worker-2", "of-another-lane", 4.31)
+    History(made.write(), random.Random(1)).write(tmp_path / "ordered")
+    for shape in SHAPES:
+        lines.append(f"{shape}: {grow(tmp_path / 'ordered', ROWS * (1 + (shape == 'skewed')), tmp_path / shape, shape=shape)}")
+        for path in sorted((tmp_path / shape).glob("*/*.jsonl")):
+            text = OWN.sub(r"\g<1>\g<2>", path.read_text())
+            found = [json.loads(line) for line in path.read_text().splitlines()]
+            jobs = {item.get("job") for row in found for item in row.get("items") or ()}
+            lines.append(f"{path.name}: {len(found)} of {len(jobs)} until {found[-1]['t_ns']}: {zlib.crc32(text.encode()):08x}")
+            assert path.parent.name == "samples" or [row["seq"] for row in found] == [*range(len(found))]
+    same("reports/grown.txt", "\n".join([*lines, ""]))
 
 
 @pytest.mark.slow

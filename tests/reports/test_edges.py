@@ -134,6 +134,18 @@ def differences() -> Told:
         yield f"more is better {more}", [decide.outcome(replace(line, **{**sure, **change}), 0.05) for change in changes]
 
 
+def comparisons() -> Told:
+    """What is answered and claimed, by the outcomes of the metrics."""
+    line = decide.Line(metrics.Metric("m", "M"), (1.0,), (1.2,), True, 1.2, 1.1, 1.3)
+    for names in (("faster", "slower"), ("faster",), ("slower", "cannot_show"), ("same",), ("cannot_show", "same")):
+        for in_turns in (True, False):
+            found = decide.Comparison((), (), [replace(line, outcome=name) for name in names], 0.05, 1, in_turns)
+            yield f"{names}, in turns {in_turns}", [words.answer(found), *(words.claim(one, found) for one in found.lines)]
+    few, changes = replace(found, too_few="3 of each"), [{"outcome": "slower", "ratio": ratio} for ratio in (None, 0.8)]
+    others = [replace(line, **change) for change in (*changes, {"lacks": "it is 0"}, {}, {"outcome": "cannot_show"})]
+    yield "others", (words.answer(few), [(words.claim(one, found), words.claim(one, few)) for one in others])
+
+
 KNOWN = Basis(
     **{"model": "lanes", "topology": "embedded", "rate_met": 100.0, "workers_met": 2, "handlers_at_once": 5, "handler_ms": 20.0},
     **{"payload_bytes": 1_000.0, "overhead_ms": 1.0, "beside_p99_ms": 10.0, "worker_us_per_job": 500.0, "shard_rate_max": 500.0},
@@ -219,4 +231,4 @@ def targets() -> Told:
 
 
 def test_small_functions_say_what_they_said() -> None:
-    tells("reports/edges.txt", calls, interrupted, differences, capacity, verdicts, pages, targets)
+    tells("reports/edges.txt", calls, interrupted, differences, comparisons, capacity, verdicts, pages, targets)

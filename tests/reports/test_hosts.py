@@ -158,7 +158,8 @@ def test_a_file_that_does_not_say_where_it_was_written_has_times_of_an_unknown_c
     assert hosts_of([own, headless, empty]) == (Host("here", "here", ("harness.jsonl",)),)
     _, there, nowhere = hosts_of([own, other, headless, empty])
     assert (there.files, there.trouble) == (("worker-1.jsonl",), "")
-    assert nowhere.files == ("worker-2.jsonl",) and "on which host history file worker-2.jsonl was written" in nowhere.trouble
+    assert nowhere == Host("not known", "", ("worker-2.jsonl",), trouble=nowhere.trouble)
+    assert "on which host history file worker-2.jsonl was written" in nowhere.trouble
 
 
 def test_a_host_without_a_boot_id_is_known_by_its_name(tmp_path: Path) -> None:
