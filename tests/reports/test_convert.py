@@ -2,6 +2,8 @@
 
 import json
 import os
+import zlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,9 @@ import pytest
 
 from record.history import SCHEMA_VERSION
 from reports import convert, errors, hosts
+from reports.file_facts import FileFacts, plain
+from tests.golden import same
+from tests.reports.test_corruptions import channels, jobs
 
 BASE = {"v": SCHEMA_VERSION, "proc": "w", "t_ns": 1}
 
@@ -132,6 +137,75 @@ def test_a_file_is_converted_again_when_the_clock_of_its_host_is_known_better(tm
         (event,) = pq.read_table(made.events).to_pylist()
         assert (event["done_ns"], event["t_ns"], collected.facts.last_ns) == (50 + shift_ns, 1 + shift_ns, 1 + shift_ns)
         assert len(begun) == times
+
+
+S = 1_000_000_000
+
+
+#: What may succeed, and what H2 looks for.
+ANSWERED = ("enqueue created", "enqueue repeated", "claim leased", "claim repeated", "finish ok", "finish stale", "extend ok")
+ANSWERED += ("publish created", "fetch ok", "acknowledge OK", "handle x")
+
+TOKEN = {"job": "j", "fence": 1, "nonce": "n:1"}
+CALL = {"kind": "operation", "type": "ok", "op": "a", "first_send_ns": S, "done_ns": 2 * S, "srv_us": 1}
+CLAIM = {**CALL, "f": "claim"}
+OPEN, CLOSE = {"kind": "open", "boot_id": "b"}, {"kind": "close", "rows": 2, "recorder_ns": 1}
+
+#: Rows of files that are not as they must be, or that have a thing once.
+ODD: dict[str, list[dict[str, Any]]] = {
+    **{f"{f} {result}": [{**CALL, "f": f, "result": result, "items": [{**TOKEN, "result": result}]}]
+       for f, result in (one.split() for one in ANSWERED)},
+    "claims": [{**CLAIM, "incarnation": "i", "lease_ms": 9, "type": kind, "items": []} for kind in ("invoke", "invoke", "info")],
+    "answered": [{**CLAIM, "op": op, "type": kind} for op in "ab" for kind in ("invoke", "ok" if op == "a" else "fail")],
+    "nameless": [{**CLAIM, **change} for change in ({"op": None}, {"f": None}, {"type": "x"}, {"f": "y"})],
+    "disordered": [{**CLAIM, "t_ns": 9 * S, **times} for times in (
+        {}, *({"last_send_ns": at_s * S} for at_s in (0, 1, 3)), {"done_ns": 10 * S},
+    )],
+    "late": [*({**CALL, "f": "enqueue", "intended_ns": S - ms * 10**6} for ms in (49, 50, 99, 100)), {**CALL, "f": "publish"}],
+    "refused": [{**CLAIM, "errors": errors} for errors in (["OOM x", "", "READONLY y", "X"], [])],
+    "tokenless": [{**CLAIM, "items": [{"job": "j", "result": "leased"}]}, {"kind": "effect", "items": [{"job": "j"}]}],
+    "timeless": [{"kind": kind, "srv_us": at, "items": [TOKEN]} for kind, at in (("final", 1), ("final", None), ("fault", 1))],
+    "back": [{"kind": "clock", "t_ns": at_s * S} for at_s in (9, *[5] * 1_022, 9, 7, 8)],
+    "unknown": [{"kind": "x"}, {"kind": "connection", "replid": "r", "t_ns": 3}, {"kind": "offset", "srv_us": 1}],
+    "twice": [OPEN, CLOSE, {"kind": "close", "rows": 1}],
+}  # fmt: skip
+
+
+def odd(folder: Path) -> Path:
+    """A folder of these files, and some that are torn or corrupt."""
+    (folder / "history").mkdir(parents=True)
+    contents = {name: b"".join(line(at, **row) for at, row in enumerate(rows)) for name, rows in ODD.items()}
+    whole = line(0, **OPEN) + line(1, **CLOSE)
+    contents |= {"empty": b"", "begun": line(3, kind="open", v=1), "bare": whole[:-1]}
+    contents |= {"corrupt": whole + b"{\n[]\n", "torn": whole + b'{"v'}
+    for name, content in contents.items():
+        (folder / "history" / f"{name}.jsonl").write_bytes(content)
+    return folder
+
+
+def brief(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 90 else f"{len(value)} {text[:60]} {zlib.crc32(text.encode()):08x}"
+
+
+def test_the_facts_of_files_are_as_ever_and_are_read_as_they_were_written(tmp_path: Path) -> None:
+    """Those that are not as of a file of which nothing is known; what a run tells of all of them together."""
+    lines, nothing = list[str](), vars_of(FileFacts(""))
+    for run in (jobs(tmp_path / "jobs"), channels(tmp_path / "channels"), odd(tmp_path / "odd")):
+        files = sorted((run / "history").iterdir())
+        found = [collected for _, collected in convert.convert(run, files)]
+        assert [collected for _, collected in convert.convert(run, files)] == found
+        for one in found:
+            known = {name: value for name, value in vars_of(one.facts).items() if value != nothing[name]}
+            rare = [[row["kind"], row["item_count"], len(row.get("items", ()))] for row in one.rare]
+            known |= {"rare": rare, "incarnations": one.incarnations, "replids": one.replids, "leases": one.leases_ms}
+            lines += [f"{run.name}/{known.pop('name')}", *(f"  {name} {brief(value)}" for name, value in known.items() if value)]
+    same("reports/facts.txt", "\n".join([*lines, ""]))
+
+
+def vars_of(facts: FileFacts) -> dict[str, Any]:
+    """The facts as JSON has them."""
+    return {name: plain(value) for name, value in asdict(facts).items()}
 
 
 def test_rows_about_channels_keep_their_items(tmp_path: Path) -> None:
