@@ -31,6 +31,12 @@ def page_of(run: Path, decided: Mapping[str, Any], frames: Any) -> str:
     return "\n".join([(run / page.FILE).read_text("utf-8").replace(style, ""), *pictures])
 
 
+@pytest.fixture
+def figures_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have their figures as texts."""
+    monkeypatch.setattr(ink, "svg", told)
+
+
 class Teller(RendererBase):
     """Writes down each stroke, in pixels, with its colours by their roles. Letters are all of one width, whatever the font."""
 

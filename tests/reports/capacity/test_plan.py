@@ -1,6 +1,7 @@
 """Plans against arithmetic by hand, and what cannot be answered: one line that says what would be possible."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from reports.simulation import measured as simulation
 from tests.golden import same
 from tests.reports.capacity.planted import Row, asked, content, law, saturated, write
 from tests.reports.conftest import steady
+from tests.reports.figures import figures_told as figures_told
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +91,15 @@ def test_every_number_says_what_it_was_derived_from(run: Path) -> None:
     assert all(one["value"] and len(one["derived"]) > 40 for one in found["figures"])
 
 
+@pytest.mark.usefixtures("figures_told")
 def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["capacity", str(run), "--rate", "300"]) == 0
     assert json.loads((run / "plan.json").read_text()) == asked(run, "--rate", "300")
     lines = (printed := capsys.readouterr().out).splitlines()
     same("reports/plan.txt", steady(printed, run))
+    shown = re.sub(r"<script>.*?</script>|sha256-[^']*", "", (run / "capacity.html").read_text(), flags=re.DOTALL)
+    same("reports/capacity.html", steady(shown, run))
+    assert json.loads((run / "plan.json").read_text())["schema"] == 1
     assert lines[-1].startswith("plan: rate=300 workers=3 shards=1 memory_gib=")
     assert any(line.startswith("fit: one worker does 2") for line in lines)
     assert any("The prediction holds" in line for line in lines)

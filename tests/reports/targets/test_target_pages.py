@@ -13,6 +13,7 @@ from reports.targets.words import render
 from reports.verdict import NO_MEASURES
 from tests.golden import same
 from tests.reports.conftest import steady
+from tests.reports.figures import figures_told as figures_told
 
 PROMISE = {"delivery": "at most once", "recovery_bound_ms": None, "defaults": "no <retry>", "source": "its documents"}
 KILL = {"in_hand": 4, "again": 1, "lost": 2, "stranded": 1, "again_ms": [61_500.0]}
@@ -78,6 +79,7 @@ def test_a_run_that_could_not_be_judged_has_its_reasons(tmp_path: Path) -> None:
     assert "the history is empty" in document(tmp_path, broken) and "the history is empty" in render(broken)
 
 
+@pytest.mark.usefixtures("figures_told")
 def test_queues_are_compared_and_every_number_leads_to_its_run(folders: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["targets", *map(str, folders)]) == 0
     lines, page = (printed := capsys.readouterr().out).splitlines(), folders[0].parent / "queues.html"
@@ -89,8 +91,7 @@ def test_queues_are_compared_and_every_number_leads_to_its_run(folders: list[Pat
     assert matrix.count('href="20260101-000000-target-seed1-rq/report.html#kills"') == 5
     assert matrix.count('href="20260101-000000-target-seed1-huey/report.html#checks"') == 5
     assert "target-seed1-calm" not in matrix and "target-seed1-calm/report.html" in rest
-    assert "rq: 1 of 4" not in html or "svg" in html
-    assert html.count("<svg") == 1 and "python -m chaos run target huey --seed 1" in html and "huey==1.0" in html
+    assert "python -m chaos run target huey --seed 1" in html and "huey==1.0" in html
     same("reports/queues.html", steady(f"{printed}\n{html}", folders[0].parent))
 
 
