@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from reports.bench import command, cost
 from reports.bench.command import Measured, Order, bench, slope
-from reports.bench.cost import Cost, conversion_s
+from reports.bench.cost import Cost
 from reports.bench.grow import SKEW, Grown, turns
 from reports.bench.planted import COLUMNS, Compared, findings, later, plant, unseen
 from reports.corrupt.history import History
@@ -84,13 +84,6 @@ def test_the_exponent_is_the_slope_of_the_logarithms() -> None:
     assert slope([measured(1_000, 5.0), measured(4_000, 20.0), measured(16_000, 80.0)]) == 1.0
     assert slope([measured(1_000, 5.0), measured(4_000, 80.0)]) == 2.0
     assert slope([measured(1_000, 5.0)]) is None
-
-
-def test_the_time_of_the_conversion_is_what_its_line_says_or_lasts() -> None:
-    lines = [(1.0, "judge: starting Spark"), (2.0, "judge: converting 13 files"), (9.5, "judge: checking 5 rows"), (20.0, "")]
-    assert conversion_s(lines) == 7.5
-    told = [(1.0, "judge: converting 38.6 MB to Parquet"), (5.0, "judge: converted in 3.25 s"), (9.0, "")]
-    assert conversion_s(told) == 3.25 and conversion_s([(1.0, "judge: starting Spark"), (9.0, "")]) is None
 
 
 @pytest.mark.parametrize(

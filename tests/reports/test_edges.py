@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from reports import causes, facts, measure, models_table, seed, slo, slo_file, statistics, table, verdict
+from reports import causes, facts, measure, models_table, samples, seed, slo, slo_file, statistics, table, verdict
 from reports.bench import __main__ as bench
 from reports.bench import cost
 from reports.capacity import measurement, plan, question
@@ -14,7 +16,7 @@ from reports.capacity.basis import Basis
 from reports.capacity.words import duration
 from reports.checks import CHECKS
 from reports.compare import decide, metrics, words
-from reports.facts import Stage
+from reports.facts import Stage, Usage
 from reports.folder import is_calibration
 from reports.interrupts import Interrupts
 from reports.listing.command import p99_ms
@@ -48,6 +50,7 @@ READ: dict[Any, Sequence[Any]] = {
 }
 KILLED = {"target": "worker-1", "connected": "direct", "bound_ms": 11_000}
 LINES = [(0.0, "judge: converting"), (1.5, "judge: a"), (2.0, "b")]
+TOLD = [(1.0, "judge: converting 38.6 MB to Parquet"), (5.0, "judge: converted in 3.25 s"), (9.0, "")]
 SPANS = ((3, 0, 2 * 10**9), (1, 5, 5), (1, 5, 6), (1, None, 5), (1, 5, None))
 COUNTS = (0, 19, 20, 99, 100, 999, 1_000, 9_999, 10_000)
 ROWS = [{"proc": "a", "pid": pid, "cpu_user_s": used, "cpu_system_s": 1} for pid, used in ((1, 1), (1, 4), (2, 0), (2, 2))]
@@ -72,7 +75,7 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     (measure.stated, [(count, [1.00049, 2, 3, float("inf"), 5]) for count in COUNTS] + [(5, None)]),
     (is_calibration, (None, {}, {"lag_ms": 0}, {"lag_ms": -1}, {"lag_ms": True}, {"lag_ms": 1e999}, {"lag_ms": "1"})),
     *((tell, PHASES) for tell in (slo_file.known, slo_file.common)),
-    (cost.conversion_s, ((LINES,), (LINES[1:],))),
+    (cost.conversion_s, ((LINES,), (LINES[1:],), (TOLD,))),
     (slo_file.listed, (["a"], ["a", "b"], ["a", "b", "c"])),
     (facts.whole, [({"a": value}, "a", 7) for value in (None, 0, 3, True, 1.0, "3")]),
     (decide.shortage, ((3, 3, 1), (4, 4, 1), (4, 4, 0), (4, 4, 2), (5, 5, 6), (6, 6, 6))),
@@ -228,6 +231,20 @@ def targets() -> Told:
     exits += [Stage(f"{at}-x", "x", stage, "w", True, text, 9) for stage in ("healed", "heal") for at, text in enumerate(told)]
     yield "findings", target_judge.findings(replace(run, stages=exits), [])
     yield "run", (run.healed_ns, run.ended_ns, run.waited_ms, run.moving, run.outage_ns, run.holes, run.unseen)
+
+
+def test_what_processes_have_used_is_told_of_each_span(tmp_path: Path) -> None:
+    """Another process of the same name begins anew; rows of the same instant, of the past or without a number tell nothing."""
+    rows: list[dict[str, Any]] = [
+        {"t_ns": at_s * 10**9, "proc": "a", "pid": pid, "cpu_user_s": used_s, "cpu_system_s": used_s, "cpu_wait_s": waited_s}
+        for at_s, pid, used_s, waited_s in ((1, 7, 1, 1), (3, 7, 2, 2), (3, 7, 2, 2), (2, 7, 1, 2), (4, 8, 9, 9), (6, 7, 3, 0))
+    ]
+    rows += [{"t_ns": 7 * 10**9, "proc": "a", "pid": 7, "cpu_user_s": "x"}, {**rows[-1], "t_ns": 8 * 10**9, "cpu_system_s": 4}]
+    (tmp_path / "samples").mkdir()
+    (tmp_path / "samples" / "processes.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in (*rows, [])))
+    spans = ((1, 3, 1.0, 0.5), (2, 6, 1.0, 0.0), (6, 8, 0.5, 0.0))
+    found = tuple(Usage(begin * 10**9, end * 10**9, share, waited) for begin, end, share, waited in spans)
+    assert samples.cpu_usage(tmp_path) == {"a": found}
 
 
 def test_small_functions_say_what_they_said() -> None:

@@ -110,20 +110,9 @@ def test_folders_that_are_half_there_and_those_of_models(runs: Path) -> None:
 
 def test_the_table_and_the_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", str(runs)]) == 0
-    lines = (printed := capsys.readouterr().out).splitlines()
-    assert lines[3].split() == [
-        *("2026-01-01", "00:10:00", "bench", "bull", "7", "no-reap", "aaaaaaaa", "violated", "1", "9.2", "s", "1100.0", "10020"),
-        "20260101-001000-bench-seed7-bull-no-reap",
-    ]
-    counts = "valid=2 violated=1 unknown=0 not_judged=1 broken=0 table_of_models=0"
-    assert lines[-1] == f"list: runs=4 {counts} page={runs / 'index.html'}"
     page = (runs / "index.html").read_text()
-    assert page.count('<th scope="row">') == 4 + 1
-    assert 'href="20260101-001000-bench-seed7-bull-no-reap/report.html"' in page and page.count("<a href=") == 2 + 1
-    assert 'aria-label="p99 of 2 runs: median 1.15 s, newest 1.20 s"' in page
-    assert "at most 100, at the end 100" in page and page.count("<polyline") == 2
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
-    same("reports/listed.html", steady(f"{printed}\n{page}", runs))
+    same("reports/listed.html", steady(f"{capsys.readouterr().out}\n{page}", runs))
 
 
 def test_objectives_are_shown_when_a_verdict_has_them(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,15 +60,6 @@ def test_the_verdict_is_written_with_the_spec(valid: dict[str, Any], valid_run: 
     assert valid["schema"] == 1 and valid["spec"] == json.loads((valid_run / "spec.json").read_text())
 
 
-@pytest.mark.parametrize(
-    ("count", "most"), [(19, 0), (20, 1), (99, 1), (100, 2), (999, 2), (1_000, 3), (9_999, 3), (10_000, 4)], ids=str
-)
-def test_a_percentile_with_too_few_samples_above_it_is_not_stated(count: int, most: int) -> None:
-    """At least ten; the greatest value is always one of them."""
-    found = stated(count, [1.0] * len(RANKS))
-    assert [name for name, value in found.items() if value is not None] == [*list(RANKS)[:most], "max_ms"]
-
-
 def test_what_lies_between_a_latency_and_one_without_end_has_no_end(spark: SparkSession) -> None:
     """33 of 33,000 jobs never end: the p99.9 is a thousandth of the way from the last that does to the first that does not."""
     value = F.when(F.col("id") < 32_967, 5.0).otherwise(NEVER_MS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reports import command, errors
-from reports.models_table import FILE, PAGE_FILE, render, side_by_side
+from reports.models_table import FILE, PAGE_FILE, side_by_side
 from tests.golden import same
 from tests.reports.conftest import steady
 
@@ -44,60 +44,15 @@ FOUND: dict[str, Any] = {
     ],
 }
 
-TABLE = """\
-comparison 20261122-034545-compare-seed1-all  seed 1
-                                     lanes  bull
-  drill
-    verdict                          valid     ?
-    rows of declared findings            3     ?
-    enqueued                         2,951     ?
-    finished                         2,947     ?
-    lost                                 0     ?
-    doubled                              1     ?
-    refused stale                        2     ?
-    dead                                 4     ?
-    finished a second                100.1     ?
-  throughput, jobs/s
-    enqueued one by one              2,386     ?
-    drained by one worker           11,156     ?
-  claim, us of Redis a job
-    100 waiting                       21.7     ?
-    10,000 unmatchable in front       22.6     ?
-  commands of Redis a job
-    enqueue                           24.0     ?
-    claim and finish                   7.5     ?
-  us of Redis a job
-    enqueue                           37.8     ?
-    claim and finish                  23.9     ?
-  bytes a job
-    waiting                            432     ?
-    delayed                            633     ?
-    active                             743     ?
-    finished                           386     ?
-    dead                             1,161     ?
-  lost / doubled / stale
-    worker-kill                  0 / 1 / 2     ?
-  recovery, s
-    worker-kill                        2.0     ?
 
-remarks
-  lanes: declared, 3 rows: no-token: Completion carries <b>no</b> token.
-  bull: there was no time for it"""
-
-
-def test_the_table_has_a_row_for_each_measure_and_a_column_for_each_model() -> None:
-    assert render(FOUND) == TABLE
-
-
-def test_the_page_has_the_same_table_and_no_markup_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_and_the_page_have_a_row_for_each_measure_and_no_markup_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / FILE).write_text(json.dumps(FOUND))
-    assert (command.main(["models", str(tmp_path)]), capsys.readouterr().out.rstrip("\n")) == (0, TABLE)
+    assert command.main(["models", str(tmp_path)]) == 0
     page = (tmp_path / PAGE_FILE).read_text()
-    assert page.count("<tr>") == len(TABLE.split("\n\n")[0].splitlines()) - 1
-    for words in ("11,156", "0 / 1 / 2", '<th scope="row">10,000 unmatchable in front</th>', "Completion carries &lt;b&gt;no"):
-        assert words in page
     assert "http" not in page.replace("http-equiv", "") and "<b>no" not in page
-    same("reports/models.html", steady(page, tmp_path))
+    same("reports/models.html", steady(f"{capsys.readouterr().out}\n{page}", tmp_path))
 
 
 NO_COMPARISONS = [

@@ -232,6 +232,7 @@ def test_a_violated_run_ends_with_its_proof_and_the_commands(tmp_path: Path, mon
 
 REPEATING = [
     ({"scenario": "service", "seed": 7}, ["run chaos.toml --seed 7"]),
+    ({"scenario": "service", "seed": 7, "mutant": "x"}, ["campaign mutants --only service-x --seed 7"]),
     ({"scenario": "interop both", "seed": 3}, ["run interop --seed 3"]),
     ({"scenario": "bench", "seed": 1}, []),
     ({**BENCH, "plan": []}, ["replay"]),

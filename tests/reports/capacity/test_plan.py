@@ -85,24 +85,14 @@ def test_a_tighter_target_leaves_workers_less_busy(run: Path, made: Row) -> None
     assert asked(run, "--rate", "300", "--p99-ms", str(calm + 0.001))["plan"]["utilisation"] <= 0.9
 
 
-def test_every_number_says_what_it_was_derived_from(run: Path) -> None:
-    found = asked(run, "--rate", "500")
-    assert {one["name"] for one in found["figures"]} >= {"workers", "shards", "memory", "network", "cost per million jobs"}
-    assert all(one["value"] and len(one["derived"]) > 40 for one in found["figures"])
-
-
 @pytest.mark.usefixtures("figures_told")
 def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["capacity", str(run), "--rate", "300"]) == 0
     assert json.loads((run / "plan.json").read_text()) == asked(run, "--rate", "300")
-    lines = (printed := capsys.readouterr().out).splitlines()
-    same("reports/plan.txt", steady(printed, run))
+    same("reports/plan.txt", steady(capsys.readouterr().out, run))
     shown = re.sub(r"<script>.*?</script>|sha256-[^']*", "", (run / "capacity.html").read_text(), flags=re.DOTALL)
     same("reports/capacity.html", steady(shown, run))
     assert json.loads((run / "plan.json").read_text())["schema"] == 1
-    assert lines[-1].startswith("plan: rate=300 workers=3 shards=1 memory_gib=")
-    assert any(line.startswith("fit: one worker does 2") for line in lines)
-    assert any("The prediction holds" in line for line in lines)
 
 
 UNANSWERABLE = [
@@ -244,12 +234,6 @@ def test_littles_law_is_checked_on_each_step(tmp_path: Path, made: Row, counted:
     assert steps[-1]["waiting"]["slope_interval"][0] > 0
     found = little(read(write(tmp_path, {**made, "steps": steps})))
     assert [one.step.rate for one in found if not one.holds] == ([] if holds else [steps[-1]["rate"]])
-
-
-def test_a_recovery_says_which_drill_has_seen_it(run: Path) -> None:
-    derived = {one["name"]: one["derived"] for one in asked(run, "--rate", "300")["figures"]}
-    assert "within 4.2 s (drilled in a run of lanes, with" in derived["headroom after a worker's loss"]
-    assert "drilled in a run of lanes on aof" in derived["a primary's loss made up in"]
 
 
 def test_no_time_of_the_server_counts_twice(tmp_path: Path, made: Row) -> None:

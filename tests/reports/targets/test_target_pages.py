@@ -50,24 +50,8 @@ def folders(tmp_path: Path) -> list[Path]:
     return found
 
 
-def test_a_run_says_what_was_promised_what_a_kill_cost_and_what_cannot_be_known() -> None:
-    words = render(decided("rq"))
-    assert words.splitlines()[-1] == "verdict: valid"
-    for part in (
-        "at most once, no recovery bound",
-        "source: its documents",
-        "J2: there are no fences",
-        "python -m chaos run target rq --seed 1",
-    ):
-        assert part in words
-    (cost,) = (line for number, line in enumerate(words.splitlines()) if words.splitlines()[number - 2] == "what SIGKILL cost")
-    assert cost.split() == ["4", "1", "2", "1", "61.5", "s", "61.5", "s"]
-
-
 def test_the_page_of_a_run_shows_the_same_and_escapes_it(tmp_path: Path) -> None:
     page = document(tmp_path / "run", decided("rq"))
-    for part in ("at most once", "no &lt;retry&gt;", "job 7 &lt;b&gt;", "there are no fences", "run target rq", "Of 4 jobs"):
-        assert part in page
     assert "<retry>" not in page
     same("reports/target.html", steady(f"{render(decided('rq'))}\n{page}", tmp_path))
 
@@ -84,14 +68,7 @@ def test_queues_are_compared_and_every_number_leads_to_its_run(folders: list[Pat
     assert main(["targets", *map(str, folders)]) == 0
     lines, page = (printed := capsys.readouterr().out).splitlines(), folders[0].parent / "queues.html"
     assert lines[-1] == f"targets: runs=3 violated=1 page={page}"
-    rows = [line.split() for line in lines if line.startswith("  ") and "target-seed1" in line]
-    assert [row[0] for row in rows] == ["huey", "rq", "rq"]
     html = page.read_text()
-    matrix, _, rest = html.partition('id="recovery"')
-    assert matrix.count('href="20260101-000000-target-seed1-rq/report.html#kills"') == 5
-    assert matrix.count('href="20260101-000000-target-seed1-huey/report.html#checks"') == 5
-    assert "target-seed1-calm" not in matrix and "target-seed1-calm/report.html" in rest
-    assert "python -m chaos run target huey --seed 1" in html and "huey==1.0" in html
     same("reports/queues.html", steady(f"{printed}\n{html}", folders[0].parent))
 
 
