@@ -94,8 +94,11 @@ def test_colours_of_a_figure_follow_the_scheme_of_the_page() -> None:
     with ink.drawing():
         drawn = ink.figure(1.0)
         drawn.add_axes((0.1, 0.1, 0.8, 0.8)).plot([1, 2], [1, 2], color=ink.BLUE, label="$not a formula$")
+        drawn.axes[0].legend()
         text = ink.svg(drawn, "here", "words")
     assert "var(--blue)" in text and ink.BLUE not in text and 'aria-label="words"' in text
+    # The letters of a formula slant.
+    assert "Oblique" not in text
     assert 'id="here-' in text and "<!--" not in text and "<metadata" not in text
 
 
