@@ -57,7 +57,8 @@ def test_the_files_of_grown_histories_are_as_ever(tmp_path: Path) -> None:
     """A line for each file: its rows, the jobs in them, its last instant, and the sum of all that is not of this machine."""
     lines = list[str]()
     made = story(tmp_path / "run")
-    made.enqueue("of-another-lane", 4.3, **{"class": "other"})
+    lane: dict[str, Any] = {"class": "other"}
+    made.enqueue("of-another-lane", 4.3, **lane)
     made.run("worker-2", "of-another-lane", 4.31)
     History(made.write(), random.Random(1)).write(tmp_path / "ordered")
     for shape in SHAPES:
