@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reports import causes, facts, measure, models_table, samples, seed, slo, slo_file, statistics, table, verdict
+from reports import causes, evidence, facts, measure, models_table, samples, seed, slo, slo_file, statistics, table, verdict
 from reports.bench import __main__ as bench
 from reports.bench import cost
 from reports.capacity import measurement, plan, question
@@ -70,6 +70,7 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     *((show, VALUES) for show in (words.percent, words.quantity, words.chance)),
     *((slo.quantity, [(value, unit) for value in VALUES if value is not None]) for unit in ("share", "ms", "/s")),
     (table.so_many, [(count, "row") for count in range(3)]),
+    (evidence.absence, [(["a"], found) for found in ({}, {"a": evidence.Found(common=True)}, {"a": evidence.Found()})]),
     (table.cut, [(WORDS, most) for most in range(5, 19)] + [("x" * 9, 8), ("x" * 9, 9), "x" * 110, "x" * 111]),
     (grid, (0, 40, 50)),
     (measure.per_s, SPANS),

@@ -48,6 +48,7 @@ PROMISES = [
 def test_a_run_without_loss_keeps_every_promise(judged: Decide, promise: dict[str, Any], faults: tuple[str, ...]) -> None:
     decided = judged(spec(promise, *faults), good(*faults).ended(40))
     assert (decided["verdict"], verdicts(decided), found(decided)) == ("valid", {}, {})
+    assert [check["id"] for check in decided["checks"]] == ["T1", "T2", "T3", "T4", "T5", "H0", "H1", "H2"]
     measures = decided["measures"]
     assert (measures["enqueued"], measures["finished"], measures["lost"]) == (7, 7, 0)
     took_ms = [9_000.0] if faults else []

@@ -70,6 +70,8 @@ def test_queues_are_compared_and_every_number_leads_to_its_run(folders: list[Pat
     assert lines[-1] == f"targets: runs=3 violated=1 page={page}"
     html = page.read_text()
     same("reports/queues.html", steady(f"{printed}\n{html}", folders[0].parent))
+    page.unlink()
+    assert main(["targets", str(folders[0])]) == 0 and page.exists()
 
 
 def test_what_is_no_judged_run_of_a_target_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
