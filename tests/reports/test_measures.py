@@ -68,13 +68,6 @@ def test_what_lies_between_a_latency_and_one_without_end_has_no_end(spark: Spark
     assert stated(33_000, found) == {"p50_ms": 5.0, "p90_ms": 5.0, "p99_ms": 5.0, "p99_9_ms": None, "max_ms": None}
 
 
-def test_what_never_came_is_infinite() -> None:
-    assert stated(10_000, [1.0, 2.0, 3.0, NEVER_MS / 2, NEVER_MS]) == {
-        **{"p50_ms": 1.0, "p90_ms": 2.0, "p99_ms": 3.0},
-        **{"p99_9_ms": None, "max_ms": None},
-    }
-
-
 @pytest.mark.parametrize(("direct", "connected"), [(["worker-2"], "direct"), ([], "proxied"), (None, "")])
 def test_the_spec_says_how_a_process_was_connected(direct: list[str] | None, connected: str) -> None:
     assert Run({"direct": direct}, {}).connected("worker-2") == connected

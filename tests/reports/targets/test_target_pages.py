@@ -66,10 +66,8 @@ def test_a_run_that_could_not_be_judged_has_its_reasons(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("figures_told")
 def test_queues_are_compared_and_every_number_leads_to_its_run(folders: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["targets", *map(str, folders)]) == 0
-    lines, page = (printed := capsys.readouterr().out).splitlines(), folders[0].parent / "queues.html"
-    assert lines[-1] == f"targets: runs=3 violated=1 page={page}"
-    html = page.read_text()
-    same("reports/queues.html", steady(f"{printed}\n{html}", folders[0].parent))
+    page = folders[0].parent / "queues.html"
+    same("reports/queues.html", steady(f"{capsys.readouterr().out}\n{page.read_text()}", folders[0].parent))
     page.unlink()
     assert main(["targets", str(folders[0])]) == 0 and page.exists()
 
