@@ -17,7 +17,7 @@ from chaos.options import Option, Wrong
 from chaos.verbs import BY_NAME, VERBS, Verb
 from engine import command_line
 from engine.errors import redacted
-from engine.options import nearest
+from engine.nearest import nearest
 
 UNKNOWN = 2
 

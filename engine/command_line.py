@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
+
+from engine.nearest import nearest
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,18 +42,12 @@ class Parser(argparse.ArgumentParser):
         """The options that words may have been meant for which are none."""
         known = self._option_string_actions
         flags = (word.partition("=")[0] for word in words)
-        near = {flag: _perhaps(flag, known) for flag in flags if flag not in known}
+        near = {flag: nearest(flag, known) for flag in flags if flag not in known}
         return {flag: perhaps for flag, perhaps in near.items() if perhaps}
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         # Python says what a word may have been meant for from 3.14 on.
         if action.choices is not None and value not in action.choices:
             known = [*map(str, action.choices)]
-            told = f"invalid choice: {value!r}{_perhaps(str(value), known)} (choose from {', '.join(known)})"
+            told = f"invalid choice: {value!r}{nearest(value, known)} (choose from {', '.join(known)})"
             raise argparse.ArgumentError(action, told)
-
-
-def _perhaps(word: str, known: Iterable[str]) -> str:
-    """As `engine.options.nearest`, which is not of the standard library alone."""
-    found = get_close_matches(word, known, 1)
-    return f", perhaps {found[0]}" if found else ""

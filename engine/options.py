@@ -11,10 +11,9 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter, signature
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from typing import Annotated, Any, Protocol, TypedDict, TypeVar, cast, get_args,
 
 from engine import validate
 from engine.errors import Malformed
+from engine.nearest import nearest
 from engine.ops.jobs import Backoff, Options, ParentFailure
 from engine.routing import Target, route_text, target_text
 from engine.validate import (
@@ -275,12 +275,6 @@ def _asked(check: Check, name: str, value: object) -> Any:
     """The value as the engine reads it. Raises Malformed, also where a property, an iterator or a zone of the
     caller raises."""
     return validate.asked(name, value, "a value that can be read", check.check, name, value)
-
-
-def nearest(name: object, known: Iterable[str]) -> str:
-    """The known name that is most similar, for the end of a message."""
-    found = get_close_matches(str(name), known, 1)
-    return f", perhaps {found[0]}" if found else ""
 
 
 def _check_together(options: Options) -> None:

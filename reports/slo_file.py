@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from engine.nearest import BEFORE, nearest
 from reports.errors import JudgeError, content_of
 from reports.facts import ALL, DIRECT, PROXIED, RANKS, SERIES
 
@@ -74,9 +74,8 @@ def known(name: str) -> bool:
 
 def bound(name: str) -> str:
     """What a phase must be in place of this name, with the nearest."""
-    near = get_close_matches(name, (*QUIET, *FAULTS, *(RECOVERY + fault for fault in FAULTS)), n=1)
-    perhaps = f"perhaps {near[0]}; " if near else ""
-    return f"{perhaps}the phase must be {', '.join(QUIET)}, a fault ({', '.join(FAULTS)}), recover-FAULT or FAULT-in-FAULT"
+    near = nearest(name, (*QUIET, *FAULTS, *(RECOVERY + fault for fault in FAULTS)), said=BEFORE)
+    return f"{near}the phase must be {', '.join(QUIET)}, a fault ({', '.join(FAULTS)}), recover-FAULT or FAULT-in-FAULT"
 
 
 #: The objectives of a run, in its folder.
@@ -173,14 +172,14 @@ def misplaced(path: tuple[str, ...], value: object, *, channels: bool) -> str:
     """Why there is no such objective; empty when there is."""
     section = path[0]
     if section not in NAMES:
-        return f"{section} is not known, {perhaps(section, NAMES)}it must be {listed(NAMES)}"
+        return f"{section} is not known, {nearest(section, NAMES, said=BEFORE)}it must be {listed(NAMES)}"
     depth = PLACES[section].count(".") + 1
     if len(path) >= 2 and section == "latency" and not known(path[1]):
         return f"{dotted(path[:2])} is not known, {bound(path[1])}"
     if len(path) >= 3 and section == "latency" and not channels and path[2] not in SERIES:
-        return f"{dotted(path[:3])} is not known, {perhaps(path[2], SERIES)}the series must be {listed(SERIES)}"
+        return f"{dotted(path[:3])} is not known, {nearest(path[2], SERIES, said=BEFORE)}the series must be {listed(SERIES)}"
     if len(path) >= depth and path[depth - 1] not in NAMES[section]:
-        near = perhaps(path[depth - 1], NAMES[section])
+        near = nearest(path[depth - 1], NAMES[section], said=BEFORE)
         return f"{dotted(path[:depth])} is not known, {near}the last part must be {listed(NAMES[section])}"
     if len(path) != depth or isinstance(value, dict):
         return f"{dotted(path)} is {shown(value)}, an objective of this section must be at {PLACES[section]}"
@@ -199,12 +198,6 @@ def out_of_bounds(path: tuple[str, ...], value: object) -> str:
 def dotted(path: Sequence[str]) -> str:
     """A place as TOML writes it: names that are not bare keys are quoted."""
     return ".".join(part if part.replace("-", "_").isidentifier() or part.isdigit() else json.dumps(part) for part in path)
-
-
-def perhaps(name: str, known: Iterable[str]) -> str:
-    """The known name that a wrong one is similar to, before what else its message says."""
-    near = get_close_matches(name, list(known), n=1)
-    return f"perhaps {near[0]}; " if near else ""
 
 
 def listed(names: Iterator[str] | Sequence[str] | Mapping[str, Any]) -> str:

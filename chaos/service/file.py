@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from chaos.service import placeholders
 from chaos.service.secrets import Secrets, secrets_of
 from chaos.topologies import DURABILITIES, EMBEDDED, TOPOLOGIES
 from engine.errors import redacted
-from engine.options import nearest
+from engine.nearest import BEFORE, nearest
 
 NAME = "chaos.toml"
 
@@ -133,7 +133,7 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
         if name not in known:
             # A text that belongs elsewhere may be a secret.
             shown = type(value).__name__ if isinstance(value, str) else value
-            raise Wrong(name, shown, f"left out: {_perhaps(name, known)}the fields are {', '.join(sorted(known))}")
+            raise Wrong(name, shown, f"left out: {nearest(name, known, said=BEFORE)}the fields are {', '.join(sorted(known))}")
     servers = _servers(content.get("servers"))
     for name in ("topology", "durability"):
         if servers and name in content:
@@ -217,13 +217,8 @@ def _words(name: str, command: object, known: Sequence[str]) -> tuple[str, ...]:
 def _of_placeholders(bound: str, unknown: str, known: Sequence[str]) -> str:
     """What a text must be that has a name in braces which nothing takes the place of."""
     braced = [f"{{{name}}}" for name in known]
-    return f"{bound}: {_perhaps(f'{{{unknown}}}', braced)}it may have {' and '.join(braced)}, and {{{{x}}}} is told as {{x}}"
-
-
-def _perhaps(name: str, known: Iterable[str]) -> str:
-    """The field that a wrong name is similar to, before what else its bound says."""
-    near = nearest(name, known)
-    return f"{near.removeprefix(', ')}; " if near else ""
+    near = nearest(f"{{{unknown}}}", braced, said=BEFORE)
+    return f"{bound}: {near}it may have {' and '.join(braced)}, and {{{{x}}}} is told as {{x}}"
 
 
 def _workers(value: object, queue: object) -> tuple[tuple[str, ...], ...]:
@@ -243,7 +238,8 @@ def _servers(value: object) -> str:
     for name in content:
         if name != "url":
             # What it says may be a url with a password.
-            raise Wrong(f"servers.{name}", type(content[name]).__name__, f"left out: {_perhaps(name, ['url'])}the field is url")
+            near = nearest(name, ["url"], said=BEFORE)
+            raise Wrong(f"servers.{name}", type(content[name]).__name__, f"left out: {near}the field is url")
     if not isinstance(url, str):
         raise Wrong("servers", value, 'a table with url = "redis://...", or url = "$VARIABLE"')
     if url.startswith("$"):

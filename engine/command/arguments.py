@@ -10,7 +10,6 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -21,8 +20,8 @@ from engine.command.output import print_error
 from engine.errors import HIDDEN, EngineError, Malformed, describe, logger, redacted, redacted_url
 from engine.handlers import Handlers
 from engine.models import named
+from engine.nearest import nearest
 from engine.ops.admin import ReadShards
-from engine.options import nearest
 from engine.queue import admin
 from engine.queue.settings import QueueSettings
 from engine.queue.sharding import read_record
@@ -264,9 +263,10 @@ def misspelt(*others: str) -> Iterator[str]:
     known = [name.removeprefix(_PREFIX) for name in sorted({*_VARIABLES, *others})]
     for name in sorted(os.environ):
         word = name.removeprefix(_PREFIX)
-        near = get_close_matches(word, known, 1, _SIMILARITY_MIN) if word not in (name, *known) else []
-        if near:
-            yield f"{name}: no command reads this variable, perhaps {_PREFIX}{near[0]}"
+        if word not in (name, *known):
+            perhaps = nearest(word, known, least=_SIMILARITY_MIN, said=f", perhaps {_PREFIX}{{}}")
+            if perhaps:
+                yield f"{name}: no command reads this variable{perhaps}"
 
 
 def add(

@@ -13,8 +13,9 @@ from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, numbers, opened, words
 from engine.command.output import print_error, renamed, show_one
 from engine.errors import EngineError, outlined
+from engine.nearest import nearest
 from engine.ops.workers import WORKERS_MAX
-from engine.options import OPTIONS, Described, JobOptions, nearest, sentences
+from engine.options import OPTIONS, Described, JobOptions, sentences
 from engine.queue import producing
 from engine.queue.producing import NewJob
 from engine.queue.synchronous import Queue

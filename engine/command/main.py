@@ -45,8 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _carried_out(given: list[str]) -> int:
     try:
+        from engine.command.arguments import misspelt
+
         parser = _parser()
-        _tell_misspelt()
+        for complaint in misspelt(VARIABLE):
+            print_error(complaint)
         options = parser.parse_args(given)
         #: For a command that runs itself in another process.
         options.arguments = given
@@ -72,13 +75,6 @@ def _carried_out(given: list[str]) -> int:
         log.debug("the command has failed", exc_info=error)
         print_error(describe(error))
         return FAILED
-
-
-def _tell_misspelt() -> None:
-    from engine.command.arguments import misspelt
-
-    for complaint in misspelt(VARIABLE):
-        print_error(complaint)
 
 
 class _Parser(Parser):

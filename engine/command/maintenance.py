@@ -19,7 +19,7 @@ from engine.command.worker import add_logging, begin_logging, resume_logging
 from engine.effects import Connection, of_database
 from engine.errors import EngineError, Malformed, counted
 from engine.models.dsps import DspsModel
-from engine.options import nearest
+from engine.nearest import nearest
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEFAULT_URL

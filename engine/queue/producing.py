@@ -22,9 +22,10 @@ from engine.errors import (
     UnsupportedFeature,
 )
 from engine.models.model import Model, random_id, random_ids
+from engine.nearest import nearest
 from engine.ops.base import CALL_BYTES_MAX, PIPELINE_CALLS, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
-from engine.options import OPTIONS, PLAIN, JobOptions, checked, nearest
+from engine.options import OPTIONS, PLAIN, JobOptions, checked
 from engine.parameters import JobName, TypedJob
 from engine.redis.exchange import Sent
 from engine.serializers import BUILT_IN, Serializers

@@ -11,6 +11,7 @@ from engine import validate
 from engine.calendar import Unreadable, calendar
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.models.model import Model, Names
+from engine.nearest import nearest
 from engine.ops import schedules
 from engine.ops.base import frozen
 from engine.ops.jobs import Enqueue, Options
@@ -27,7 +28,7 @@ from engine.ops.schedules import (
     TickPolicy,
     Timing,
 )
-from engine.options import OPTIONS, JobOptions, nearest
+from engine.options import OPTIONS, JobOptions
 from engine.parameters import JobName, TypedJob
 from engine.queue import producing
 from engine.queue.producing import Steps

@@ -12,9 +12,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Beside the standard library. `reports` may use two modules of the engine and one of `record`, which
-#: need nothing else of them; only the engine's testing folder may know pytest, and
-#: only the cluster in it a client: see the test of a fresh interpreter. hiredis is used where redis-py has it.
+#: What `reports` may use of the engine and of `record`. They need nothing else of them.
+OF_OTHERS = ("record.history", "engine.command_line", "engine.nearest", "engine.sizing")
+
+#: Beside the standard library. Only the engine's testing folder may know pytest, and only the cluster in it a client: see
+#: the test of a fresh interpreter. hiredis is used where redis-py has it.
 ALLOWED: dict[str, tuple[str, ...]] = {
     # `engine/opentelemetry.py` is for who has the extra `otel`; nothing of the engine imports it.
     "engine": ("engine", "redis", "croniter", "hiredis", "opentelemetry"),
@@ -36,7 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The client over HTTP is a package of its own, for places where there is no engine.
     "clients/python": ("ironclaim_client", "httpx"),
     "reports": (
-        *("reports", "record.history", "engine.command_line", "engine.sizing"),
+        *("reports", *OF_OTHERS),
         *("pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
     ),
 }
@@ -217,9 +219,10 @@ def test_circles_are_found_through_other_modules() -> None:
     assert circles({"a": "b", "b": "", "c": "ab", "d": "e", "e": "d"}) == [["d", "e"]]
 
 
-@pytest.mark.parametrize("module", ["record/history.py", "engine/sizing.py", "engine/command_line.py"])
+@pytest.mark.parametrize("module", OF_OTHERS)
 def test_what_reports_uses_needs_the_standard_library_alone(module: str) -> None:
-    names = {name.split(".")[0] for _, name in imports_of((ROOT / module).read_text(), "engine")}
+    source = (ROOT / module.replace(".", "/")).with_suffix(".py").read_text()
+    names = {name.split(".")[0] for _, name in imports_of(source, "engine") if not is_in(name, OF_OTHERS)}
     assert names - sys.stdlib_module_names == set()
 
 
@@ -283,7 +286,7 @@ def test_a_fresh_interpreter_loads_no_strangers(what: str) -> None:
 
 
 def test_what_reports_use_of_others_loads_no_third_party_module() -> None:
-    loaded = {name.split(".")[0] for name in loaded_after("import record.history, engine.command_line, engine.sizing")}
+    loaded = {name.split(".")[0] for name in loaded_after(f"import {', '.join(OF_OTHERS)}")}
     assert loaded - sys.stdlib_module_names == {"engine", "record"}
 
 

@@ -18,11 +18,11 @@ from engine.http.answers import JsonAnswer, Problem, bad_value, json_object, onl
 from engine.http.describing import Header, arguments, choice, described, name_of, text, whole
 from engine.http.jobs import schemas
 from engine.http.opening import queue_of, wait_for, waiting_ms
+from engine.nearest import nearest
 from engine.ops.admin import Altered
 from engine.ops.jobs import Enqueued, reroute_target
 from engine.ops.looks import LISTED
 from engine.ops.workers import WorkerInfo
-from engine.options import nearest
 from engine.queue.admin import PIECE
 from engine.queue.history import PastJob
 from engine.queue.looks import ERROR_CHARACTERS_MAX, PLACES_MAX, JobInfo, options_told, payload_members

@@ -90,16 +90,27 @@ def test_what_it_cannot_serve_is_one_line(words: tuple[str, ...], told: str) -> 
     assert told in refused("serve", *words)
 
 
+#: A file of tokens begins so: with three lines that name none.
+COMMENTS = "\n# who may what\n#who\n"
+
+
+def test_a_file_of_tokens_may_have_comments(tmp_path: Path) -> None:
+    file, secret = tmp_path / "tokens.txt", "c" * 32
+    file.write_text(f"{COMMENTS}ci operate {secret} mails,bills\n  # one more\nboard read {secret}\n")
+    found = [("ci", "operate", secret, ("mails", "bills")), ("board", "read", secret, ())]
+    assert [(token.name, token.role, token.secret, token.queues) for token in read_tokens(file)] == found
+
+
 def test_a_bad_line_of_the_tokens_is_named_and_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "tokens.txt"
     for line, told in (
-        ("ci operate", "line 2 of"),
+        ("ci operate", "line 4 of"),
         # Without a name it would be for all queues.
-        ("ci operate " + "c" * 32 + " ,", "line 2 of"),
+        ("ci operate " + "c" * 32 + " ,", "line 4 of"),
         ("ci boss " + "c" * 32, "token.role"),
         ("ci read short-secret", "token.secret"),
     ):
-        file.write_text(f"\n{line}\n")
+        file.write_text(f"{COMMENTS}{line}\n")
         with pytest.raises(Malformed) as refused:
             read_tokens(file)
         assert told in str(refused.value) and "short-secret" not in str(refused.value)
