@@ -142,9 +142,10 @@ def test_jobs_are_changed_by_hand(face: Any, ironclaim_url: str) -> None:
     face.enqueue("work", {}, id="waits", unique="u")
     face.enqueue("work", {}, id="later", delay_ms=3_600_000)
     assert face.jobs.cancel("waits", expected_state="active").state == "waiting"
-    for done, state in ((True, "waiting"), (False, "cancelled")):
+    for done, state, words in ((True, "waiting", "done, it was"), (False, "cancelled", "nothing was done, it is")):
         told = face.jobs.cancel("waits")
         assert (told.done, told.state, face.jobs.state("waits")) == (done, state, "cancelled")
+        assert str(told) == f"waits: {words} {state}"
     assert face.enqueue("work", {}, id="waits").state == "cancelled"
     assert face.enqueue("work", {}, unique="u", id="again").created
     assert face.jobs.run_now("later").done and face.jobs.state("later") == "waiting"

@@ -296,7 +296,7 @@ def test_a_value_of_a_subclass_travels_as_what_was_declared() -> None:
 @pytest.mark.parametrize(("annotation", "value"), [
     (int, True), (int, 1.0), (int, "1"), (float, "1"), (float, True), (bool, 1), (str, b"a"), (bytes, "a"), (datetime, "2"),
     (date, AT), (UUID, "no"), (Level, 1), (Place, {"x": 1}), (list[int], ["a"]), (list[int], "12"), (tuple[int, str], (1,)),
-    (dict[str, int], {1: 1}), (Literal["a"], "b"), (Literal[1], True), (None, 0),
+    (tuple[int, str], 5), (dict[str, int], {1: 1}), (Literal["a"], "b"), (Literal[1], True), (None, 0),
     (Path, "a"), (Movie, {}), (Movie, {"title": 1}), (Movie, {"title": "a", "more": 1}), (Sequel, {"title": "a"}),
     (Foreign, {"note": "a"}), (User, {"name": "ada"}), (User, Named(firstName="a")), (Tag, []), (UserId, 7),
 ])  # fmt: skip
@@ -309,7 +309,7 @@ def test_what_does_not_fit_is_not_written(annotation: Any, value: Any) -> None:
     (Place, []), (bytes, "?"), (Decimal, "x"), (timedelta, "1"), (tuple[int, str], [1]), (set[int], 5), (dict[str, int], []),
     (Path, 5), (Movie, []), (Movie, {"seen": AT.isoformat()}), (Movie, {"title": "a", "x": 1}), (Sequel, {"title": "a"}),
     (User, {}), (User, []), (Strict, {"id": str(USER), "at": 5}), (Strict, {"id": str(USER), "at": "2026-02-03", "x": 1}),
-    (Ids, ["no"]), (Tag, {"tag": None}),
+    (Ids, ["no"]), (Tag, {"tag": None}), (tuple[int, str], "1a"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_not_read(annotation: Any, value: Any) -> None:
     refused((TypeError, ValueError), "", kind_of(annotation).read, value)

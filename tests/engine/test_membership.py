@@ -88,7 +88,7 @@ def test_it_renews_with_each_beat_where_a_third_of_its_leases_is_longer(lease_ms
 
 
 def test_it_takes_its_leave_when_it_has_nothing_left_and_waits_a_second_for_the_answer() -> None:
-    for answered in (True, False):
+    for end in ("answered", "failed", "no answer"):
         machine = beaten(beating())
         machine.sweep()
         machine.give()
@@ -97,8 +97,10 @@ def test_it_takes_its_leave_when_it_has_nothing_left_and_waits_a_second_for_the_
         assert not exits(machine.on(StopAsked()))
         leave = operation(machine)
         assert isinstance(leave, Beat) and leave.until_ms == 0
-        if answered:
+        if end == "answered":
             assert exits(machine.answer("sweep", Beaten(machine.srv_us, "left", False, False)))
+        elif end == "failed":
+            assert exits(machine.fail("sweep")), "who waits for it is told by its silence"
         else:
             assert not exits(machine.wait(900)) and exits(machine.wait(200))
 

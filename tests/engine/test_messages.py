@@ -14,7 +14,7 @@ from engine import EngineError, Malformed, Queue, ServerUnavailable
 from engine.ops.base import Call
 from engine.redis import exchange
 from tests.conformance.declared import every_operation
-from tests.engine.helpers.producing import refused
+from tests.engine.helpers.producing import refused, some_handlers
 
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (
@@ -29,6 +29,7 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda queue: queue.set_limit("a"), "concurrency: 0 .* 1 to 100000 where no rate is given; remove_limit takes a limit away"),
     (lambda queue: queue.set_limit("a", rate=5), "per_ms: 0 .* 1 to 3162240000000 together with a rate"),
     (lambda queue: queue.set_limit("a", per_ms=5), "per_ms: 5 .* 0 without a rate"),
+    (lambda queue: some_handlers().find("wrok"), "name: 'wrok' .* one that this worker handles: work$"),
     (lambda queue: queue.schedules.get("two words"), "name: 'two words' .* text of 1 to 100 ASCII letters, digits and _ . : -$"),
 ]
 

@@ -105,7 +105,8 @@ def test_what_a_queue_refuses(ironclaim_url: str) -> None:
             refused(Malformed, f"^{message}", queue.enqueue, "work", payload, **options)
             with pytest.raises(Malformed, match=rf"^jobs\[0\]\.{message}"):
                 queue.enqueue_many([NewJob("work", payload, **options)])  # type: ignore[arg-type]
-    for serializer in (5, "json", type("Nameless", (), {"name": ""})(), type("Json", (Backwards,), {"name": "json"})()):
+    mute = type("Mute", (), {"name": "mute", "dumps": str})()
+    for serializer in (5, "json", type("Nameless", (), {"name": ""})(), mute, type("Json", (Backwards,), {"name": "json"})()):
         refused(Malformed, "^serializer: ", Queue, "q", url=ironclaim_url, serializer=serializer)
     with pytest.raises(Malformed, match="^serializer: 'backwards'"):
         Queue("q", url=ironclaim_url, serializer=Backwards(), serializers=[Backwards()])

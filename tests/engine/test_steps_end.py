@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from engine.ops.claims import Marked
+from engine.ops.looks import NoteProgress
 from engine.worker.machine.claiming import CLASSES_PER_CALL_MAX
-from engine.worker.machine.events import PauseAsked, StopAsked, TimerFired
-from tests.engine.helpers.machine import MS, Machine, exits, holding, started
+from engine.worker.machine.events import PauseAsked, Progressed, StopAsked, TimerFired
+from tests.engine.helpers.machine import MS, Machine, exits, holding, lost, started
 from tests.engine.ops import Claim, Count, Counts, Finish, Release, Retry, Sweep, Wait
 
 
@@ -159,6 +161,20 @@ def test_what_a_sweep_set_free_is_claimed() -> None:
     machine.given().wake(False)
     machine.sweep(promoted=1)
     assert isinstance(machine.work, Claim)
+
+
+def test_of_what_a_handler_tells_the_newest_is_noted_and_a_stale_note_tells_the_handler() -> None:
+    machine, (job, other) = holding("a", "b", concurrency=2)
+    machine.sweep()
+    for told in (b"1", b"2", b"3"):
+        machine.on(Progressed(job.lease, told))
+    for number, body in ((1, b"1"), (2, b"3")):
+        assert machine.out["sweep"].operation == NoteProgress(job.lease, number, body)
+        if number == 1:
+            machine.answer("sweep", Marked(machine.srv_us, "ok"))
+    machine.told(Progressed(other.lease, b"4")).handler_ends(other)
+    assert lost(machine.answer("sweep", Marked(machine.srv_us, "stale"))) == ["a"]
+    assert "sweep" not in machine.out, "what has ended tells nothing any more"
 
 
 def rest(machine: Machine) -> None:

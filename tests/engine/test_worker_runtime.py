@@ -162,6 +162,8 @@ def test_why_it_has_ended(queue: Queue) -> None:
     assert Worker(queue, handlers, sweep_ms=50).run(burst=True) == "empty"
     queue.enqueue("work", 1)
     assert Worker(queue, handlers, sweep_ms=50, max_jobs=1).run() == "recycled"
+    assert Worker(queue, handlers, sweep_ms=50, max_memory_mb=2**24).run(burst=True) == "empty"
+    assert Worker(queue, handlers, sweep_ms=50, max_memory_mb=1).run() == "recycled", "a Python process is larger"
     for at_once, reason in ((False, "stopped"), (True, "at once")):
         worker = Worker(queue, handlers, sweep_ms=50)
         worker.stop(at_once=at_once)

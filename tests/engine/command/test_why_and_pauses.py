@@ -57,7 +57,8 @@ def test_a_queue_that_does_not_exist_is_not_paused(queue: Queue, at: tuple[str, 
 
 LOOKS = [
     *(("pause",), ("workers",), ("top", "--count", "1"), ("cron", "list"), ("jobs", "list"), ("jobs", "times")),
-    *(("dead", "list"), ("dead", "requeue", "--all"), ("dead", "clear", "--older-than", "0s")),
+    *(("jobs", "history"), ("limits", "list"), ("limits", "clear", "--key", "a"), ("history", "show"), ("history", "off")),
+    *(("dead", "by-error"), ("dead", "list"), ("dead", "requeue", "--all"), ("dead", "clear", "--older-than", "0s")),
 ]
 
 
@@ -65,6 +66,7 @@ LOOKS = [
 def test_a_queue_that_does_not_exist_is_said_by_who_looks_at_it(queue: Queue, ironclaim_url: str, words: tuple[str, ...]) -> None:
     """The others are told that it has no such job, schedule or pause."""
     queue.enqueue("send", {})
+    queue.history.on()
     done = ironclaim(*words, "--queue", "mials", "--url", ironclaim_url)
     assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("ironclaim: there is no queue mials: ")
     done = ironclaim(*words, "--queue", queue.name, "--url", ironclaim_url, "--prefix", "typo")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from engine import Malformed, Queue, models
+from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.ops.claims import Bury, Failure, Release, Retry
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import DEADLINE_S
@@ -72,6 +72,7 @@ def test_jobs_with_a_key_share_its_window_and_cost_what_they_say(desk: MosquitoD
     first = desk.set_limit("k:tenant", rate=3, per_ms=MINUTE_MS).add(1, key="tenant", cost=2)
     other = desk.run(desk.enqueue_operation("", name="other_job", nonce=b"other---", payload={}, key="tenant")).job
     third, alone = desk.add(3, key="tenant"), desk.add(4)
+    refused(UnsupportedFeature, "^mosquito has no bound of what runs at once", desk.queue.set_limit, key="tenant", concurrency=1)
     found = desk.claim("a", 10, classes=(KIND, "other_job"))
     assert [job.lease.job for job in found] == [first, other, alone]
     assert desk.theirs.redis.hget(desk.there.rate_limit("tenant"), "run_count") == "3"
