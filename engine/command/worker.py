@@ -100,7 +100,7 @@ _RECYCLED = 75
 def keep_running(arguments: Sequence[str], references: Sequence[str]) -> int:
     """Run `ironclaim` with these arguments until a signal ends it, anew at each change of a source file. The
     exit code of the last one."""
-    command = [sys.executable, "-m", "engine", *(word for word in arguments if not _asks(word))]
+    command = [sys.executable, "-m", "engine", *(word for word in arguments if word != "--reload")]
     roots = sorted({Path.cwd(), *(_home_of(reference) for reference in references)})
     with stop_signals(lambda reason: None) as came:
         while True:
@@ -124,11 +124,6 @@ def keep_running(arguments: Sequence[str], references: Sequence[str]) -> int:
                     if came:
                         return code if code >= 0 else 128 - code
                     time.sleep(LOOK_S)
-
-
-def _asks(word: str) -> bool:
-    """Whether an argument is `--reload`, also shortened."""
-    return word.startswith("--rel") and "--reload".startswith(word)
 
 
 def _code(worker: subprocess.Popen[bytes]) -> int | None:

@@ -270,7 +270,11 @@ class ShardWorkers:
         self._ended = threading.Condition()
         self._ends = Ends()
         self._asked: list[StopAsked | PauseAsked] = []
-        self._watches = self._stopping = self._begun = False
+        self._watches = self._begun = False
+
+    @property
+    def _stopping(self) -> bool:
+        return any(isinstance(asked, StopAsked) for asked in self._asked)
 
     def ask(self, event: StopAsked | PauseAsked) -> None:
         """Ask the workers of all shards, also those that begin later."""
@@ -279,7 +283,6 @@ class ShardWorkers:
                 # Of several the last one holds.
                 self._asked = [asked for asked in self._asked if not isinstance(asked, PauseAsked)]
             self._asked.append(event)
-            self._stopping = self._stopping or isinstance(event, StopAsked)
             for worker in self._of_each.values():
                 worker.ask(event)
             self._ended.notify_all()
@@ -302,7 +305,7 @@ class ShardWorkers:
             with self._ended:
                 # What was asked before a run that could not begin is for the next one.
                 if self._begun:
-                    self._asked, self._stopping = [], False
+                    self._asked = []
         return self._ends.outcome()
 
     def _serve(self, burst: bool, delayed: bool) -> None:

@@ -223,6 +223,7 @@ def test_no_wake_up_is_lost_whenever_the_wait_begins(worker: Worker, queue: Queu
 @pytest.mark.usefixtures("late_looks")
 def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Worker, queue: Queue) -> None:
     async def main() -> None:
+        before = asyncio.all_tasks()
         async with AsyncQueue("q", url=queue.url) as made:
 
             async def one(number: int) -> None:
@@ -239,6 +240,7 @@ def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Wor
             lines = (await listening.read_response()).decode().splitlines()
             assert sum("cmd=xread" in line and " flags=b" in line for line in lines) <= 1
             await listening.disconnect()
+        assert asyncio.all_tasks() == before, "the one that listened has ended"
 
     asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
 

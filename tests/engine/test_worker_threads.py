@@ -94,6 +94,15 @@ def test_no_more_threads_than_it_may_have(gate: threading.Event) -> None:
     pool.close()
 
 
+def test_a_thread_that_is_busy_when_they_close_ends_with_its_task(gate: threading.Event) -> None:
+    pool = Threads("closed", kept=1)
+    pool.run(gate.wait)
+    pool.close()
+    assert named("closed") == {"closed-0"}
+    gate.set()
+    wait_until(lambda: named("closed") == set(), "it has ended")
+
+
 def test_a_task_that_raises_takes_no_thread_along(caplog: pytest.LogCaptureFixture) -> None:
     pool, ran = Threads("lost", kept=1, most=1), threading.Event()
     pool.run(raises(SystemExit("a defect")))

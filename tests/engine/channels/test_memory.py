@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from engine import AsyncChannel
-from engine.channel.memory import FETCH_BYTES_MAX, MemoryStorage
+from engine.channel.memory import FETCH_BYTES_MAX, LiveIndex, MemoryStorage
 from engine.channel.steps import Opening
 from engine.ops import channels as ops
 from engine.redis.exchange import Sent
@@ -52,6 +52,17 @@ class Desk:
 @pytest.fixture
 def desk() -> Desk:
     return Desk()
+
+
+def test_clocks_are_kept_in_the_order_of_the_circle_also_those_of_a_channel_that_began_anew() -> None:
+    index = LiveIndex()
+    for at in (5, 7, 6, 6, 1, -3, -9, -9):
+        index.add(at)
+    for after, upto, found in ((0, 7, [1, 5, 6, 7]), (5, -3, [6, 7, -9, -3]), (-9, 5, [-3, 1, 5]), (7, 7, [])):
+        assert [*index.between(after, upto)] == found
+    assert index.drop(lambda at: at not in (1, 5, -9)) and [*index.between(-10, 7)] == [-3, 6, 7]
+    index.add(5)
+    assert [*index.between(-10, 7)] == [-3, 5, 6, 7] and not index.drop(lambda at: False)
 
 
 def clocks_of(reply: ops.FetchReply) -> list[int]:

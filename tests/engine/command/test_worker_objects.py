@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine import Queue, models
+from engine.command.worker import _changed, _home_of, _sources  # pyright: ignore[reportPrivateUsage]
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.waiting import wait_until, whole_lines
@@ -312,6 +314,28 @@ def test_child_processes_find_the_functions_of_several_queues(shop: Shop) -> Non
     assert worker.wait(120) == 0, (shop.folder / "log").read_text()
     assert shop.ran() == ["mails 1", "slips 2", "slips 3"]
     assert "INFO:" not in (shop.folder / "log").read_text(), "no word of what is less than a warning"
+
+
+def test_a_reload_looks_at_the_sources_of_its_modules_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, one = tmp_path / "reloaded_app", tmp_path / "reloaded_one.py"
+    sources = [app / "__init__.py", app / "deep" / "a.py", one]
+    others = [app / folder / "b.py" for folder in (".git", "__pycache__", "node_modules", "site-packages", "own")]
+    for path in (*sources, *others, app / "own" / "pyvenv.cfg", app / "notes.txt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    named = ("reloaded_app.deep:a", "reloaded_one:b", "pytest:c", "nowhere:d", ":")
+    assert [_home_of(reference) for reference in named] == [app, one, *[tmp_path] * 3]
+    before = dict(_sources([app, one]))
+    assert {*before} == {*map(str, sources)}
+    others[0].write_text("other")
+    assert _changed(before, [app, one]) == ""
+    new = app / "new.py"
+    for change, path in ((partial(os.utime, ns=(1, 1)), one), (Path.touch, new), (Path.unlink, sources[1])):
+        change(path)
+        assert _changed(before, [app, one]) == str(path.relative_to(tmp_path))
+        before = dict(_sources([app, one]))
 
 
 @pytest.mark.slow
