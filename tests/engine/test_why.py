@@ -130,8 +130,11 @@ def test_a_costly_job_waits_for_as_many_places_as_it_takes(desk: Desk) -> None:
 
 def test_workers_that_do_not_take_the_job(desk: Desk) -> None:
     assert why(desk.enqueue("j", priority=3)) == "waits because no worker of this queue is alive"
-    live(desk, "w1", "other")
-    assert why(desk) == "waits because no live worker has a handler for main; alive: w1"
+    alive = {1: "w1", 2: "w1 and w2", 3: "w1, w2 and w3", 4: "w1, w2, w3 and 1 more"}
+    for number, told in alive.items():
+        live(desk, f"w{number}", "other")
+        assert why(desk) == f"waits because no live worker has a handler for main; alive: {told}"
+    desk.tick(30_001)
     live(desk, "w2", priorities=[5, 10])
     assert why(desk) == "waits because no live worker takes its priority 3; alive: w2"
     live(desk, "w3", gate_closed=True)

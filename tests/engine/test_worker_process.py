@@ -163,15 +163,6 @@ def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue,
 
 
 @pytest.mark.slow
-def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "hold", "a")
-    worker = workers.start("--grace-ms", "100")
-    wait_until(lambda: workers.marks("start"), "it runs")
-    assert stopped(worker) == 71
-    assert "stopped with 1 job in hand: leases will run out\n" in workers.output()
-
-
-@pytest.mark.slow
 def test_the_log_names_the_handlers(workers: Workers) -> None:
     assert workers.start("--burst", "--concurrency", "3").wait(120) == 0
     assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()

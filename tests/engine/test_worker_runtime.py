@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, refused, some_handlers
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 HANDLERS = "tests.engine.helpers.runtime_handlers:handlers"
 #: Longer than a busy machine takes to begin with a handler.
@@ -168,6 +169,19 @@ def test_why_it_has_ended(queue: Queue) -> None:
         worker = Worker(queue, handlers, sweep_ms=50)
         worker.stop(at_once=at_once)
         assert worker.run() == reason
+
+
+def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    queue.enqueue("work", 1)
+    begun, gate = threading.Event(), threading.Event()
+    worker = Worker(queue, some_handlers(lambda job: (begun.set(), gate.wait(DEADLINE_S))), sweep_ms=50)
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(worker.run)
+        assert begun.wait(DEADLINE_S)
+        worker.stop(at_once=True)
+        assert ended.result(DEADLINE_S) == "at once"
+        gate.set()
+    assert "stopped with 1 job in hand: leases will run out" in caplog.messages
 
 
 @pytest.mark.parametrize("field", ["max_jobs", "max_memory_mb", "child_max_jobs"])
