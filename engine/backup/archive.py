@@ -21,7 +21,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, cast
@@ -90,7 +90,6 @@ class ArchiveWriter:
         self._frame(b"T", _json({**totals, "entries": self.entries, "sha256": self._digest.hexdigest()}))
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._file.close()
         self._partial.replace(self.path)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
@@ -281,11 +280,6 @@ class ServerConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._connections.drop(self._connection)
-
-
-def pages(names: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
-    """The names in pages of this size."""
-    return [names[at : at + size] for at in range(0, len(names), size)]
 
 
 def _is_pong(said: Any) -> bool:

@@ -86,7 +86,6 @@ class Child:
         self._max_jobs = max_jobs
         # Sent only where the child does not have them anyway.
         self._serializers = serializers if serializers.own else None
-        self._jobs = 0
         self._lost: queue.SimpleQueue[Lost | SoftOver] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None

@@ -19,8 +19,8 @@ import pytest
 import redis
 
 from chaos.topology.embedded_cluster import EmbeddedCluster
-from engine import Handlers, Queue, UnsupportedFeature, Worker, WrongKeyType, models
-from engine.backup.archive import Archive, ArchiveWriter, BadBackup, Entry
+from engine import Handlers, Queue, ServerUnavailable, UnsupportedFeature, Worker, WrongKeyType, models
+from engine.backup.archive import Archive, ArchiveWriter, BadBackup, Entry, ServerConnection
 from engine.backup.restoring import NotEmpty, Overtaken, restore
 from engine.backup.taking import BackupFailed, Taken, take
 from engine.ops.claims import Claim, Finish
@@ -325,6 +325,22 @@ def test_a_damaged_file_is_refused_wherever_it_was_damaged(queue: Queue, tmp_pat
     assert {"damaged", "no", "it"} <= found
     bad.write_bytes(whole.replace(b"backup 1", b"backup 2", 1))
     refused(BadBackup, "another version", Archive, bad)
+
+
+def test_its_connection_hears_all_that_was_told_before_a_ping_and_says_what_fails(queue: Queue, client: Any) -> None:
+    with ServerConnection(queue) as connection:
+        connection.ask(("SUBSCRIBE", "topic"))
+        for text in "abc":
+            client.publish("topic", text)
+        assert [words[2] for words in connection.ping()] == [b"a", b"b", b"c"] and connection.ping() == []
+        client.publish("topic", "d")
+        heard = list[Any]()
+        wait_until(lambda: heard.extend(connection.received()) or heard, "it is heard unasked")
+        assert heard == [[b"message", b"topic", b"d"]]
+        refused(ServerUnavailable, "^GET: the server answered ", connection.ask, ("GET", "a"))
+        client.client_kill_filter(_type="pubsub")
+        for call, given in ((connection.ask, [("PING",)]), (connection.ping, [])):
+            refused(ServerUnavailable, "^the connection broke: .*; nothing is lost, begin again$", call, *given)
 
 
 @contextmanager

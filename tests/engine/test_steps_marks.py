@@ -94,6 +94,8 @@ def test_rules_9_and_12_a_mark_that_was_answered_late_starts_nothing() -> None:
     machine, (job,) = holding("a", crashes=1, concurrency=1, lease_ms=9000)
     machine.now_ms += 7201
     assert started(machine.mark()) == [] and machine.work == Release((job.lease,))
+    machine.end()
+    assert machine.claim.crashed_max == 1, "another one may come in its place"
 
 
 def test_rule_12_leases_that_wait_for_their_turn_are_renewed() -> None:
