@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, Worker
-from engine.errors import TimedOut, UnknownJob, WrongKeyType
+from engine.errors import ServerUnavailable, TimedOut, UnknownJob, WrongKeyType
 from engine.ops.looks import Seen
 from engine.queue import results
 from engine.testing import EmbeddedServer
@@ -151,10 +151,13 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
 def test_a_wait_is_not_over_before_its_last_part_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
     monkeypatch.setattr(results, "time", SimpleNamespace(monotonic=lambda: now_s))
-    waiting, pending = results.Waiting("j", 150), Seen(1, "pending", 0, 0, b"", "")
+    waiting, pending, away = results.Waiting("j", 150), Seen(1, "pending", 0, 0, b"", ""), ServerUnavailable("away")
+    assert (waiting.block_ms, results.Waiting("j", 60_000).block_ms) == (150, results.BLOCK_MS)
     now_s += 0.1495
+    waiting.failed(away)
     assert waiting.take(pending) is None and (waiting.left_ms, waiting.block_ms) == (1, 1)
     now_s += 0.001
+    refused(ServerUnavailable, "^away$", waiting.failed, away)
     refused(TimedOut, "150 ms", waiting.take, pending)
 
 
