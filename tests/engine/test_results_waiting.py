@@ -151,14 +151,14 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
 def test_a_wait_is_not_over_before_its_last_part_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
     monkeypatch.setattr(results, "time", SimpleNamespace(monotonic=lambda: now_s))
-    waiting, pending, away = results.Waiting("j", 150), Seen(1, "pending", 0, 0, b"", ""), ServerUnavailable("away")
-    assert (waiting.block_ms, results.Waiting("j", 60_000).block_ms) == (150, results.BLOCK_MS)
-    now_s += 0.1495
+    waiting, pending, away = results.Waiting("j", 125), Seen(1, "pending", 0, 0, b"", ""), ServerUnavailable("away")
+    assert (waiting.block_ms, results.Waiting("j", 60_000).block_ms) == (125, results.BLOCK_MS)
+    now_s += 0.1245
     waiting.failed(away)
     assert waiting.take(pending) is None and (waiting.left_ms, waiting.block_ms) == (1, 1)
     now_s += 0.001
     refused(ServerUnavailable, "^away$", waiting.failed, away)
-    refused(TimedOut, "150 ms", waiting.take, pending)
+    refused(TimedOut, "125 ms", waiting.take, pending)
 
 
 @pytest.mark.slow
