@@ -157,6 +157,12 @@ def test_a_refusal_as_late_is_unknown_only_where_a_copy_is_unanswered(told: Told
     for definite, kind in ((True, ServerUnavailable), (False, OutcomeUnknown)):
         one, other = replies.published(told.known, told.tell(reply, definite=definite))
         assert one == Published("created", 3) and type(other) is kind
+        with pytest.raises(kind, match="subscribe"):
+            replies.subscribed(told.known, told.tell(ops.SubscribeReply(1, "refused", 3, None, 0, False), definite=definite))
+        with pytest.raises(kind, match="unsubscribe"):
+            replies.unsubscribed(told.tell(ops.UnsubscribeReply(1, "refused"), definite=definite))
+    for result, there in (("deleted", True), ("missing", False)):
+        assert replies.unsubscribed(told.tell(ops.UnsubscribeReply(1, result))) is there
 
 
 def test_what_came_of_many_is_told_apart() -> None:

@@ -17,7 +17,7 @@ from tests.engine.helpers.waiting import wait_until
 #: The module is written in a folder of the test: its database, and what is enqueued from it.
 SHOP = """
 import sqlite3
-from engine import AsyncQueue, Queue
+from engine import AsyncQueue, Handlers, Queue
 
 def connect():
     return sqlite3.connect({file!r}, timeout=30)
@@ -28,6 +28,7 @@ def broken():
 
 mails = Queue("mails", url={url!r})
 bills = AsyncQueue("bills", url={url!r})
+handlers = Handlers()
 
 @mails.job("send")
 @bills.job("pay")
@@ -95,6 +96,7 @@ def test_what_it_cannot_use_is_one_line() -> None:
         (("outbox_bad:connct", "outbox_bad:mails"), "has no connct"),
         (("outbox_bad:number", "outbox_bad:mails"), "connect: "),
         (("outbox_bad:connect", "outbox_bad:send"), "object: "),
+        (("outbox_bad:connect", "outbox_bad:handlers"), "queue: 'outbox_bad:handlers' is not allowed, it must be a Queue or "),
         (("outbox_bad:connect", "nowhere:mails"), "no module nowhere"),
         (("outbox_bad:broken", "outbox_bad:mails"), "no route to the database"),
         (("outbox_bad:connect", "outbox_bad:mails", "--batch", "0"), "batch: "),
