@@ -109,13 +109,6 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     assert stopped(worker) == 71 and rows_of(workers.history())[-1]["kind"] == "close"
 
 
-@pytest.mark.slow
-def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
-    worker = workers.start("--sweep-ms", "200")
-    wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
-    assert stopped(worker) == 0
-
-
 @pytest.mark.parametrize(
     ("changes", "options", "said"),
     [
@@ -160,12 +153,6 @@ def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue,
         assert "is dead" not in workers.output()
     assert "1 leases ran out, their workers are gone or stand still; the first: job bad\n" in workers.output()
     assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
-
-
-@pytest.mark.slow
-def test_the_log_names_the_handlers(workers: Workers) -> None:
-    assert workers.start("--burst", "--concurrency", "3").wait(120) == 0
-    assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()
 
 
 # -- last, since what it asks for has gone on since the first test
