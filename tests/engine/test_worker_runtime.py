@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from engine import EngineError, Handlers, Malformed, Queue, Worker
+from engine import EngineError, Handlers, Malformed, Queue, Scheduler, Worker
 from engine.logs import JsonFormatter
+from engine.ops.claims import Mark
 from engine.testing import EmbeddedServer
 from engine.worker import executor
 from engine.worker.executor import Executor
 from engine.worker.process import rss_mb
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
-from tests.engine.helpers.producing import ids_of, refused, some_handlers
+from tests.engine.helpers.producing import claim, ids_of, refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -160,6 +161,20 @@ def test_why_it_has_ended(queue: Queue, caplog: pytest.LogCaptureFixture) -> Non
         worker = Worker(queue, handlers, sweep_ms=50)
         worker.stop(at_once=at_once)
         assert worker.run() == reason
+
+
+def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    queue.enqueue("work", {}, id="bad", crashes_max=2)
+
+    def begun_and_left() -> bool:
+        for job in claim(queue, lease_ms=100).jobs:
+            queue.driver.run(queue.model.call(Mark(job.lease)))
+        return queue.counts().dead == 1
+
+    with at_work(Scheduler(queue, sweep_ms=50)):
+        wait_until(begun_and_left, "it is buried")
+    assert "1 leases ran out, their workers are gone or stand still; the first: job bad" in caplog.messages
+    assert caplog.messages.count("job bad is dead: it has crashed too often") == 1
 
 
 def test_the_log_tells_what_a_worker_runs_and_what_a_stop_leaves_behind(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:

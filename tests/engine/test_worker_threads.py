@@ -94,15 +94,6 @@ def test_no_more_threads_than_it_may_have(gate: threading.Event) -> None:
     pool.close()
 
 
-def test_a_thread_that_is_busy_when_they_close_ends_with_its_task(gate: threading.Event) -> None:
-    pool = Threads("closed", kept=1)
-    pool.run(gate.wait)
-    pool.close()
-    assert named("closed") == {"closed-0"}
-    gate.set()
-    wait_until(lambda: named("closed") == set(), "it has ended")
-
-
 def test_a_task_that_raises_takes_no_thread_along(caplog: pytest.LogCaptureFixture) -> None:
     pool, ran = Threads("lost", kept=1, most=1), threading.Event()
     pool.run(raises(SystemExit("a defect")))
@@ -117,10 +108,11 @@ def test_a_system_without_more_threads_uses_those_there_are(gate: threading.Even
     wait_until(lambda: named("few") == {"few-0"}, "it runs")
     monkeypatch.setattr(threading.Thread, "start", raises(NO_THREAD))
     pool.run(ran.set)
+    pool.close()
     gate.set()
     assert ran.wait(DEADLINE_S)
     monkeypatch.undo()
-    pool.close()
+    wait_until(lambda: named("few") == set(), "its thread ends with what has waited")
 
 
 def test_a_task_is_offered_to_threads_that_are_kept_and_have_none(gate: threading.Event) -> None:

@@ -21,13 +21,9 @@ def test_the_environment_is_read_as_a_whole() -> None:
     assert given.model == models.Bananas(layout="live", timeout_ms=3_660_500, result_ttl_s=7200, error_ttl_s=90)
     assert given.url == "redis://r:1/2" and given.settings["concurrency"] == 1000 and given.settings["priorities"] == (1, 6)
     assert given.settings["routes"] == ("gpu", "mail") and given.settings["sweep_ms"] == 2000 and given.settings["names"] is None
-
-
-def test_the_mode_says_whether_it_runs_jobs() -> None:
-    for mode, kind in (("default", Worker), ("scheduler-only", Scheduler)):
-        given = read({"WORKER_MODE": mode})
-        with Queue("q", given.model, url="redis://127.0.0.1:1") as queue:
-            assert type(given.worker(queue, some_handlers())) is kind
+    with Queue("q", plain.model, url="redis://127.0.0.1:1") as queue:
+        modes = [read({"WORKER_MODE": mode}) for mode in ("default", "scheduler-only")]
+        assert [type(mode.worker(queue, some_handlers())) for mode in modes] == [Worker, Scheduler]
 
 
 @pytest.mark.feature("BN26", "BN32", model="bananas")
