@@ -59,19 +59,14 @@ def test_a_function_in_a_thread_that_takes_too_long_keeps_its_place(queue: Queue
 
 @pytest.mark.slow
 @pytest.mark.feature("BN27", "BL10")
-def test_a_coroutine_that_takes_too_long_is_cancelled_and_cleans_up(queue: Queue, workers: Workers) -> None:
+def test_a_coroutine_that_takes_too_long_is_cancelled_and_cleans_up_or_returns(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "hold-async", "slow", timeout_ms=TIMEOUT_MS, attempts=2, backoff_ms=0)
+    put(queue, workers, "deaf-async", "deaf", timeout_ms=TIMEOUT_MS)
     assert start(workers, "--burst").wait(120) == 0
-    assert [mark.word for mark in workers.marks()] == ["start", "cleaned"] * 2
-    assert run_of(queue, "slow")["error"] == TOO_LATE
-    assert ids_of(queue, "dead") == ["slow"] and "attempt 2 of 2, failed: TimeoutError" in workers.output()
-
-
-@pytest.mark.slow
-def test_a_coroutine_that_returns_although_it_was_cancelled_has_done_its_work(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "deaf-async", "j", timeout_ms=TIMEOUT_MS)
-    assert start(workers, "--burst").wait(120) == 0
-    assert ids_of(queue, "done") == ["j"] and [mark.word for mark in workers.marks()] == ["start", "end"]
+    words = {job: [mark.word for mark in workers.marks() if mark.job == job] for job in ("slow", "deaf")}
+    assert words == {"slow": ["start", "cleaned"] * 2, "deaf": ["start", "end"]} and run_of(queue, "slow")["error"] == TOO_LATE
+    assert (ids_of(queue, "dead"), ids_of(queue, "done")) == (["slow"], ["deaf"]), "who returns has done its work"
+    assert "attempt 2 of 2, failed: TimeoutError" in workers.output()
 
 
 @pytest.mark.slow
