@@ -37,10 +37,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "record": ("engine", "record"),
     # The client over HTTP is a package of its own, for places where there is no engine.
     "clients/python": ("ironclaim_client", "httpx"),
-    "reports": (
-        *("reports", *OF_OTHERS),
-        *("pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
-    ),
+    "reports": ("reports", *OF_OTHERS, "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
 }
 
 #: What nobody imports but the folder itself and those above it; the library never loads its own test server.

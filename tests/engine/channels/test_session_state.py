@@ -161,8 +161,8 @@ def test_a_refusal_as_late_is_unknown_only_where_a_copy_is_unanswered(told: Told
         begun, ended = ops.SubscribeReply(1, "refused", 3, None, 0, False), ops.UnsubscribeReply(1, "refused")
         refused(kind, "subscribe", replies.subscribed, told.known, told.tell(begun, definite=definite))
         refused(kind, "unsubscribe", replies.unsubscribed, told.tell(ended, definite=definite))
-    for result, there in (("deleted", True), ("missing", False)):
-        assert replies.unsubscribed(told.tell(ops.UnsubscribeReply(1, result))) is there
+    was = [replies.unsubscribed(told.tell(ops.UnsubscribeReply(1, result))) for result in ("deleted", "missing")]
+    assert was == [True, False]
 
 
 def test_what_came_of_many_is_told_apart() -> None:

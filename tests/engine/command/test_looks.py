@@ -113,8 +113,7 @@ def test_a_requeue_names_the_children_that_it_leaves_dead(queue: Queue, at: tupl
     told = ironclaim("dead", "requeue", "charge-9", "--with-children", *at)
     assert (told.returncode, told.stdout) == (0, "children  2\nqueue     mails\nleft      0\n")
     again = ironclaim("dead", "requeue", "charge-9", "--with-children", "--json", *at)
-    told = {"job": "charge-9", "result": "changed", "state": "waiting", "children": 0, "left": 0}
-    assert again.returncode == 1 and told.items() <= json.loads(again.stdout).items()
+    assert again.returncode == 1 and {"result": "changed", "children": 0, "left": 0}.items() <= json.loads(again.stdout).items()
 
 
 def kill_by(queue: Queue, **errors: Exception) -> None:
