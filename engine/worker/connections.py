@@ -134,7 +134,7 @@ class Controls:
                 wanted=lambda: True,
                 checked=lambda: any(member.busy() for member in members),
                 failed=lambda error: self._failed(error, members[0].source),
-                look_s=members[0].look_s,
+                look_s=min(member.look_s for member in members),
                 pause_most_s=PAUSE_MOST_S,
                 identify=identify if any(member.presence for member in members) else lambda _: None,
             )

@@ -67,7 +67,7 @@ for _, id in ipairs(given_back) do
 end
 if restored ~= backup then
   total = tonumber(redis.call('LINDEX', seq, 1)) + #given_back
-  redis.call('LSET', seq, 0, total)
+  redis.call('LSET', seq, 1, total)
   if redis.call('ZCARD', active) > 0 then return { srv_us, 'more', total } end
   redis.call('LPUSH', era, replid .. ' ' .. sequence .. string.format(' %d', now_ms))
   redis.call('LTRIM', era, 0, 15)

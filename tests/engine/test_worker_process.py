@@ -14,7 +14,7 @@ from engine.testing import EmbeddedServer
 from tests.engine.helpers.processes import HANDLERS, Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.schema import checked_rows, raw_rows
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import rows_of, wait_until
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,6 +100,22 @@ def test_a_stop_gives_back_what_has_not_started_and_waits(queue: Queue, workers:
     assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows)
 
 
+@pytest.mark.slow
+@pytest.mark.feature("BN29")
+def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "hold", "a")
+    worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
+    wait_until(lambda: workers.marks("start"), "the job runs")
+    assert stopped(worker) == 71 and rows_of(workers.history())[-1]["kind"] == "close"
+
+
+@pytest.mark.slow
+def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
+    worker = workers.start("--sweep-ms", "200")
+    wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
+    assert stopped(worker) == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "options", "said"),
     [
@@ -135,6 +151,30 @@ def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
         workers = Workers(tmp_path, server.url)
         assert workers.start(handlers=HANDLERS).wait(120) == 2
         assert workers.output() == ("ironclaim: maxmemory_policy: volatile-lru may evict jobs and locks, it must be noeviction\n")
+
+
+@pytest.mark.slow
+def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "poison", "bad", crashes_max=2)
+    while workers.start("--burst", "--lease-ms", "300").wait(120) == -signal.SIGKILL:
+        assert "is dead" not in workers.output()
+    assert "1 leases ran out, their workers are gone or stand still; the first: job bad\n" in workers.output()
+    assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
+
+
+@pytest.mark.slow
+def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "hold", "a")
+    worker = workers.start("--grace-ms", "100")
+    wait_until(lambda: workers.marks("start"), "it runs")
+    assert stopped(worker) == 71
+    assert "stopped with 1 job in hand: leases will run out\n" in workers.output()
+
+
+@pytest.mark.slow
+def test_the_log_names_the_handlers(workers: Workers) -> None:
+    assert workers.start("--burst", "--concurrency", "3").wait(120) == 0
+    assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()
 
 
 # -- last, since what it asks for has gone on since the first test

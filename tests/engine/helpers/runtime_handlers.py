@@ -46,6 +46,16 @@ def more_time(job: Job) -> None:
     mark_in(job, "end")
 
 
+@handlers("grow")
+def grow(job: Job) -> None:
+    """Take memory and keep it."""
+    kept.append(bytearray(job.payload["bytes"]))
+    mark_in(job, "ran")
+
+
+kept: list[bytearray] = []
+
+
 @handlers("raise")
 def throw(job: Job) -> None:
     """Fail."""
