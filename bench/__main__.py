@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from engine.nearest import nearest
+from engine.errors import nearest
 
 #: What is measured -> its module, and what it tells.
 PROGRAMS = {

@@ -16,8 +16,7 @@ from chaos.interrupts import Interrupts
 from chaos.options import Option, Wrong
 from chaos.verbs import BY_NAME, VERBS, Verb
 from engine import command_line
-from engine.errors import redacted
-from engine.nearest import nearest
+from engine.errors import nearest, redacted
 
 UNKNOWN = 2
 

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from engine.nearest import nearest
+from engine.errors import nearest
 
 
 class Wrong(ValueError):

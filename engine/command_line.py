@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from engine.nearest import nearest
+from engine.errors import nearest
 
 
 class Parser(argparse.ArgumentParser):

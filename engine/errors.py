@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -307,6 +308,17 @@ def bounded_error(text: str) -> str:
 def counted(number: int, what: str) -> str:
     """So many of something: `1 job`, `2 jobs`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+#: For a message that says more behind it.
+BEFORE = "perhaps {}; "
+
+
+def nearest(name: object, known: Iterable[str], *, least: float = 0.6, said: str = ", perhaps {}") -> str:
+    """What a misspelt name may have been meant for: the known one that is most similar, from `least` of 1 on,
+    as the end of a message or as `said`; empty without one."""
+    found = get_close_matches(str(name), [*known], 1, least)
+    return said.format(found[0]) if found else ""
 
 
 # -- JSON for who looks at what is stored: whatever stands there, the answer is JSON in UTF-8 that every

@@ -20,8 +20,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Protocol, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from engine import validate
-from engine.errors import Malformed
-from engine.nearest import nearest
+from engine.errors import Malformed, nearest
 from engine.ops.jobs import Backoff, Options, ParentFailure
 from engine.routing import Target, route_text, target_text
 from engine.validate import (

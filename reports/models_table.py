@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from engine.errors import counted
 from reports.page.html import NO_VALUE, Section, header, page, safe
-from reports.table import grid, so_many
+from reports.table import grid
 from reports.verdict import content, place
 
 FILE = "models.json"
@@ -157,7 +158,7 @@ def remarks(models: Sequence[Mapping[str, Any]]) -> list[str]:
     for one in models:
         verdict = one["verdict"] or {"reasons": [], "findings": []}
         texts = [*one["trouble"], *verdict["reasons"]]
-        texts += [f"declared, {so_many(f['rows'], 'row')}: {f['name']}: {f['text']}" for f in verdict["findings"]]
+        texts += [f"declared, {counted(f['rows'], 'row')}: {f['name']}: {f['text']}" for f in verdict["findings"]]
         found += [f"  {one['model']}: {text}" for text in texts]
     return ["remarks", *found] if found else []
 

@@ -27,7 +27,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from engine.nearest import BEFORE, nearest
+from engine.errors import BEFORE, nearest
 from reports.errors import JudgeError, content_of
 from reports.facts import ALL, DIRECT, PROXIED, RANKS, SERIES
 

@@ -267,11 +267,6 @@ def in_lines(cells: Sequence[str], widths: Sequence[int], text: Sequence[int]) -
     return [list(row) for row in zip_longest(*parts, fillvalue="")]
 
 
-def so_many(count: int, what: str) -> str:
-    """So many of something: `1 row`, `2 rows`."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def number(value: float | int | None) -> str:
     """A count as it is, a measure with one decimal, `?` for None."""
     if value is None:

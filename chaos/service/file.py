@@ -22,8 +22,7 @@ from chaos.errors import HarnessError
 from chaos.service import placeholders
 from chaos.service.secrets import Secrets, secrets_of
 from chaos.topologies import DURABILITIES, EMBEDDED, TOPOLOGIES
-from engine.errors import redacted
-from engine.nearest import BEFORE, nearest
+from engine.errors import BEFORE, nearest, redacted
 
 NAME = "chaos.toml"
 

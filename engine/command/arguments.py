@@ -17,10 +17,9 @@ from typing import Any
 
 import engine
 from engine.command.output import print_error
-from engine.errors import HIDDEN, EngineError, Malformed, describe, logger, redacted, redacted_url
+from engine.errors import HIDDEN, EngineError, Malformed, describe, logger, nearest, redacted, redacted_url
 from engine.handlers import Handlers
 from engine.models import named
-from engine.nearest import nearest
 from engine.ops.admin import ReadShards
 from engine.queue import admin
 from engine.queue.settings import QueueSettings

@@ -12,8 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, numbers, opened, words
 from engine.command.output import print_error, renamed, show_one
-from engine.errors import EngineError, outlined
-from engine.nearest import nearest
+from engine.errors import EngineError, nearest, outlined
 from engine.ops.workers import WORKERS_MAX
 from engine.options import OPTIONS, Described, JobOptions, sentences
 from engine.queue import producing

@@ -17,9 +17,8 @@ from engine.command.arguments import add, add_json, add_server, duration_ms, fin
 from engine.command.output import Progress, instant, print_error, show_one
 from engine.command.worker import add_logging, begin_logging, resume_logging
 from engine.effects import Connection, of_database
-from engine.errors import EngineError, Malformed, counted
+from engine.errors import EngineError, Malformed, counted, nearest
 from engine.models.dsps import DspsModel
-from engine.nearest import nearest
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEFAULT_URL

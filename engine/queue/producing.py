@@ -20,9 +20,9 @@ from engine.errors import (
     UnknownParent,
     UnsafeServer,
     UnsupportedFeature,
+    nearest,
 )
 from engine.models.model import Model, random_id, random_ids
-from engine.nearest import nearest
 from engine.ops.base import CALL_BYTES_MAX, PIPELINE_CALLS, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
 from engine.options import OPTIONS, PLAIN, JobOptions, checked

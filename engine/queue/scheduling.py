@@ -9,9 +9,8 @@ from typing import Any, Literal, cast
 
 from engine import validate
 from engine.calendar import Unreadable, calendar
-from engine.errors import Malformed, OutcomeUnknown, ScriptFault
+from engine.errors import Malformed, OutcomeUnknown, ScriptFault, nearest
 from engine.models.model import Model, Names
-from engine.nearest import nearest
 from engine.ops import schedules
 from engine.ops.base import frozen
 from engine.ops.jobs import Enqueue, Options

@@ -17,7 +17,6 @@ from redis.exceptions import AskError
 from engine.errors import EngineError
 from engine.observer import Intended, Observer
 from engine.ops.base import Call, ServerClock
-from engine.patience import Patience
 from engine.redis.dialer import Connection, resolver_of
 from engine.redis.driver import Idle, address_of, packed
 from engine.redis.endpoint import Address, Endpoint, Node
@@ -49,6 +48,44 @@ from engine.redis.scripts import Script
 
 # -- Opens connections under asyncio: as `dialer` does. Resolvers ask in threads of their own, so no event
 # loop waits for them.
+
+
+#: How often a time that is over is prolonged, and by which part of it each time.
+_LOOKS, _PART = 4, 40
+
+
+class Patience:
+    """The time within which an answer must come, else TimeoutError.
+
+    A loop that stood still, because a handler blocked it or the process was stopped, hears of an answer that
+    has long been there and of the end of the time at once; the task that waits would read it a few turns
+    later. So a time that is over is prolonged by some more turns."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._bound = asyncio.timeout(None)
+
+    async def __aenter__(self) -> Patience:
+        await self._bound.__aenter__()
+        self._wait(_LOOKS)
+        return self
+
+    async def __aexit__(self, *failure: Any) -> None:
+        self._timer.cancel()
+        await self._bound.__aexit__(*failure)
+
+    def renew(self) -> None:
+        """Begin it anew: the next answer has its own time."""
+        self._timer.cancel()
+        self._bound.reschedule(None)
+        self._wait(_LOOKS)
+
+    def _wait(self, looks: int, part: int = 1) -> None:
+        loop = asyncio.get_running_loop()
+        if looks < 0:
+            self._bound.reschedule(loop.time())
+        else:
+            self._timer = loop.call_later(self._timeout_s / part, self._wait, looks - 1, _PART)
 
 
 class AsyncDialer:

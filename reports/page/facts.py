@@ -9,11 +9,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from engine.errors import counted
 from reports import slo
 from reports.facts import WAYS, of_channels
 from reports.page.html import NO_VALUE, cell, details, marked_up, safe
 from reports.page.words import milliseconds, slowest_ms
-from reports.table import so_many
 
 # Rows of the history as tables of the page: the evidence of the violations.
 
@@ -181,7 +181,7 @@ def findings(line: Mapping[str, Any]) -> str:
 def examples(line: Mapping[str, Any]) -> str:
     """Its examples, to unfold; empty without any."""
     found = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
-    return details(so_many(len(line["examples"]), "example"), f"<ul>{found}</ul>") if found else ""
+    return details(counted(len(line["examples"]), "example"), f"<ul>{found}</ul>") if found else ""
 
 
 def possible(count: int) -> str:

@@ -69,7 +69,6 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     *((show, VALUES) for show in (table.number, table.endless, table.seconds, models_table.shown, duration)),
     *((show, VALUES) for show in (words.percent, words.quantity, words.chance)),
     *((slo.quantity, [(value, unit) for value in VALUES if value is not None]) for unit in ("share", "ms", "/s")),
-    (table.so_many, [(count, "row") for count in range(3)]),
     (evidence.absence, [(["a"], found) for found in ({}, {"a": evidence.Found(common=True)}, {"a": evidence.Found()})]),
     (table.cut, [(WORDS, most) for most in range(5, 19)] + [("x" * 9, 8), ("x" * 9, 9), "x" * 110, "x" * 111]),
     (grid, (0, 40, 50)),

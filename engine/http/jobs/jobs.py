@@ -12,13 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine import validate
-from engine.errors import EngineError, Malformed, PartlyEnqueued, ScriptFault, TimedOut
+from engine.errors import EngineError, Malformed, PartlyEnqueued, ScriptFault, TimedOut, nearest
 from engine.http.access import access_of, needs, noted, refuse_elsewhere, still_admitted
 from engine.http.answers import JsonAnswer, Problem, bad_value, json_object, only, problem_of
 from engine.http.describing import Header, arguments, choice, described, name_of, text, whole
 from engine.http.jobs import schemas
 from engine.http.opening import queue_of, wait_for, waiting_ms
-from engine.nearest import nearest
 from engine.ops.admin import Altered
 from engine.ops.jobs import Enqueued, reroute_target
 from engine.ops.looks import LISTED

@@ -28,9 +28,9 @@ from engine.http.channels.webhooks.settings import secret_of, signed, target_of
 from engine.job import Job
 from engine.models.dsps import ttl_s
 from engine.outcomes import Bury, RetryLater
-from engine.patience import Patience
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.producing import NewJob
+from engine.redis.async_driver import Patience
 from engine.version import __version__
 from engine.worker.worker import Worker
 
