@@ -25,7 +25,7 @@ from engine.redis.dialer import identify, resolver_of
 from engine.redis.endpoint import Endpoint
 from engine.testing import EmbeddedServer, server_binary
 from tests.engine.helpers.processes import in_child
-from tests.engine.helpers.producing import raw_client, refused, some_handlers
+from tests.engine.helpers.producing import ids_of, raw_client, refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEFAULT_DEADLINE_S, wait_until
 
@@ -212,6 +212,17 @@ def test_bounds_of_the_options(name: str, least: int, most: int) -> None:
     for value in (least - 1, most + 1, "1", None, True):
         refused(Malformed, name, ConnectOptions, **{name: value})
     refused(Malformed, "connect", Queue, "q", connect={"timeout_ms": 1})
+
+
+def test_sixteen_threads_share_one_queue(queue: Queue) -> None:
+    def use(number: int) -> None:
+        for count in range(25):
+            assert queue.enqueue("work", {}, id=f"{number}-{count}").created
+        queue.enqueue_many([{"name": "work", "payload": 1, "id": f"{number}-many-{count}"} for count in range(25)])
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(use, range(16)))
+    assert len(set(ids_of(queue, "waiting"))) == 16 * 50
 
 
 # -- forks

@@ -206,14 +206,14 @@ def test_a_driver_waits_for_a_reply_as_long_as_its_calls_may_block(
     """The server is silent for longer than it usually may be."""
     look: Any = Call(None, ("x",), ("GET", "x"), lambda raw: raw, Count())
     more: dict[str, Any] = {"durability": Durability(look, 60_000)} if durable else {"block_ms_max": 60_000}
-    endpoint = Endpoint(ironclaim_url, options=ConnectOptions(timeout_ms=10), asynchronous=kind == "async")
+    endpoint = Endpoint(ironclaim_url, options=ConnectOptions(timeout_ms=100), asynchronous=kind == "async")
     driver: Any = (AsyncDriver if kind == "async" else SyncDriver)(endpoint, (), **more)
 
     def send(call: Any = look) -> Any:
         return runner.run(driver.send(call)) if kind == "async" else driver.send(call)
 
     assert send().definite and driver.clock.known, "it knows the server's time by the greeting alone"
-    client.client_pause(100)
+    client.client_pause(300)
     assert send().definite
     most_ms = 0 if durable else 60_000
     refused(ScriptFault, f"this driver waits {most_ms} ms", send, replace(look, block_ms=most_ms + 1))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from typing import Any
 
 import pytest
 
@@ -57,6 +59,26 @@ def test_a_real_server_that_evicts_is_refused_at_once_and_nothing_is_written() -
         client.config_set("maxmemory-policy", "noeviction")
         assert queue.enqueue("work", {}).result == "created"
         queue.close()
+
+
+def test_a_forked_child_does_not_use_its_parents_connections(queue: Queue, client: Any) -> None:
+    """The child connects anew; the parent goes on with what it has, also after the child has ended."""
+    queue.enqueue("work", {}, id="before")
+    connections, child = client.info("stats")["total_connections_received"], os.fork()
+    if child == 0:
+        code = 1
+        try:
+            results = [queue.enqueue("work", {}, id=f"child-{number}").result for number in range(100)]
+            code = 0 if results == ["created"] * 100 else 2
+        finally:
+            os._exit(code)
+    results = [queue.enqueue("work", {}, id=f"parent-{number}").result for number in range(100)]
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0 and results == ["created"] * 100
+    assert queue.enqueue("work", {}, id="after").result == "created"
+    assert client.info("stats")["total_connections_received"] == connections + 1
+    wanted = {"before", "after", *(f"{who}-{number}" for who in ("child", "parent") for number in range(100))}
+    assert sorted(ids_of(queue, "waiting")) == sorted(wanted)
 
 
 def test_the_clients_own_retries_are_off() -> None:

@@ -138,6 +138,14 @@ def test_rule_01_a_requeue_cut_off_before_a_backup_leaves_the_restored_job_in_it
         assert desk.did(an_end_of_a_restore(desk, {})).places("j") == {"lane" if runs else "dead"}, writes
 
 
+def test_an_end_of_a_restore_gives_leases_back_in_pieces(desk: Desk) -> None:
+    leased(desk)
+    operation: Any = an_end_of_a_restore(desk, {})
+    told = [desk.run(replace(operation, limit=1)) for _ in range(4)]
+    assert [(one.result, one.given_back) for one in told] == [("more", 1), ("more", 2), ("ok", 3), ("ok", 3)]
+    assert {desk.places(job) == {"lane"} for job in JOBS} == {True}
+
+
 def test_the_fields_of_a_run_stand_in_one_order(desk: Desk) -> None:
     """Equal fields are equal bytes."""
     names = [name for name in desk.retried(desk.lease("j")).run_hash("j") if name not in ("fence", "nonce", "owner", "claims")]

@@ -136,6 +136,16 @@ def test_a_worker_ends_after_so_many_jobs_and_says_so(queue: Queue, workers: Wor
 
 
 @pytest.mark.slow
+def test_a_worker_that_has_grown_too_large_ends_and_says_so(queue: Queue, workers: Workers) -> None:
+    worker = start(workers, "--max-memory-mb", "150")
+    put(queue, workers, "note", "small")
+    wait_until(lambda: workers.marks("ran", "small"), "it works")
+    put(queue, workers, "grow", "big", more={"bytes": 200_000_000})
+    assert worker.wait(120) == 75
+    assert "MB, more than its 150: it stops" in workers.output() and sorted(ids_of(queue, "done")) == ["big", "small"]
+
+
+@pytest.mark.slow
 def test_children_are_replaced_after_so_many_jobs(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "note", *(f"n{number}" for number in range(6)))
     assert start(workers, "--burst", "--processes", "1", "--child-max-jobs", "2").wait(120) == 0
