@@ -39,7 +39,7 @@ WRITES = (
     *("SET", "MSET", "SPOP", "DEL", "INCR", "INCRBY", "HSET", "HINCRBY", "ZADD", "ZREM", "ZINTERSTORE"),
     *("ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "HDEL", "PEXPIREAT", "RPUSH", "SADD", "SREM", "XADD"),
     *("UNLINK", "LPUSH", "LREM", "RPOPLPUSH", "LSET", "LTRIM", "RESTORE", "LMOVE", "RENAME", "PERSIST"),
-    *("PUBLISH", "EXPIRE", "PEXPIRE", "LPOP", "RPOP"),
+    *("PUBLISH", "EXPIRE", "PEXPIRE", "LPOP"),
 )
 
 #: Put before a script's body: lets as many write commands through as the last argument says, and raises at the next one. What a
