@@ -22,7 +22,7 @@ _LATER_MS = (1, 1_000, 60_000, 86_400_000)
 _NUMBER = re.compile(rb"\d{1,15}")
 _DIGITS = re.compile(r"\d+")
 #: So many calls of a script, as long as each tells so many words that those before it do not.
-_CALLS_MAX, _NEWS_MIN = 3, 4
+_CALLS_MAX, _NEWS_MIN = 2, 4
 _EXPIRES_MS = START_MS + 10**9
 #: Of a word, so much is told.
 _SHOWN = 60
