@@ -182,10 +182,11 @@ class EraWatch:
     def _noted_by_call(self, operation: NoteEra, raw: Any, mark: object) -> None:
         self._noted(operation.parse(raw, None))
 
-    def _beaten(self, operation: Beat, raw: Any, mark: object) -> None:
+    def _beaten(self, operation: Beat, raw: Any, mark: tuple[object, int]) -> None:
         head = raw[6] if len(raw) > 6 else self._known
         with self._lock:
-            if not self._known or head == self._known:
+            # A beat that left before a loss was told shows that one.
+            if not self._known or head == self._known or mark[0] is not self.mark[0]:
                 return
             # Of another server: a process has come before this one, whose next handshake asks what is
             # missing.

@@ -16,6 +16,7 @@ import pytest
 
 from engine import AsyncQueue, ConnectOptions, DataLoss, Malformed, Queue, UnsupportedFeature, Worker, models
 from engine.ops.admin import NoteEra
+from engine.ops.workers import Beat
 from engine.testing import EmbeddedServer
 from tests.engine.desk import Desk
 from tests.engine.helpers.at_work import at_work
@@ -167,6 +168,25 @@ def test_a_worker_hears_by_its_beats_that_the_server_was_emptied(ironclaim_url: 
         wait_until(lambda: client.zcard("ic:{q}:workers") == 1, "it beats")
         client.flushall()
         assert losses.only().missing in ("marker", "claim")
+
+
+def test_a_beat_that_left_before_a_loss_was_told_does_not_tell_it_again(ironclaim_url: str, client: Any) -> None:
+    """Of several threads, each with a connection, one reads its reply last."""
+    losses = Losses()
+    with opened(ironclaim_url, losses) as queue:
+        enqueue(queue, 1)
+        beats: list[Any] = [queue.model.call(Beat("a" * 16, at, 30_000, 2**43, 1_000, 1_000, "{}")) for at in range(2)]
+        era: Any = queue.era
+        mark = era.mark_of(beats[0])
+        client.flushall()
+        with raw_client(ironclaim_url) as other:
+            seen = other.execute_command(*beats[0].words())
+        queue.close()
+        queue.counts()
+        assert losses.only().missing != "marker"
+        era.answered(beats[0], seen, mark)
+        queue.driver.run(beats[1])
+        assert not silent(losses) and len(losses) == 1
 
 
 def test_each_shard_of_a_queue_has_sequences_of_its_own(ironclaim_url: str, client: Any) -> None:
