@@ -25,6 +25,15 @@ def test_the_files_that_it_names_exist() -> None:
     assert named and not {file for file in named if not (ROOT / file).is_file()}
 
 
+def test_the_tests_that_pages_name_exist() -> None:
+    known = {
+        name for path in sources() for name in (path.stem, *re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(), re.M))
+    }
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    named = {name: page.name for page in pages for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    assert len(named) > 100 and {name: page for name, page in named.items() if name not in known} == {}
+
+
 def test_lines_of_lua_are_at_most_110_wide_but_for_what_an_anchor_stands_for() -> None:
     """Words and code are wrapped; a planted defect replaces whole lines, so those stay whole."""
     for path in (path for path in sources() if path.suffix == ".lua" and path.parent.name != "published"):
