@@ -58,17 +58,17 @@ def _rank(test: Case, subject: set[str], first: Collection[str]) -> tuple[bool, 
 
 
 def _in_turns(ranked: Iterable[Case], subject: Collection[str]) -> list[Case]:
-    """The first one of each file, then the second ones, and so on.
+    """Those of files that are named for the subject, then of all others the first one of each file, the second ones, and so on.
 
     Slow ones come last: a drill takes as long as thousands. Those in files that are named for the subject may take longer.
     """
     seen: dict[str, int] = defaultdict(int)
-    turns: list[tuple[bool, int, Case]] = []
+    turns: list[tuple[bool, int, int, Case]] = []
     for test in ranked:
         seen[test.file] += 1
-        bound_s = _SCOUT_S if _words(test.file).isdisjoint(subject) else _NAMED_S
-        turns.append((test.seconds > bound_s, seen[test.file], test))
-    return [test for _, _, test in sorted(turns, key=lambda turn: turn[:2])]
+        named = len(_words(test.file).intersection(subject))
+        turns.append((test.seconds > (_NAMED_S if named else _SCOUT_S), -named, 0 if named else seen[test.file], test))
+    return [test for *_, test in sorted(turns, key=lambda turn: turn[:3])]
 
 
 def _scouts(ranked: Sequence[Case], first: Collection[str]) -> list[Case]:
