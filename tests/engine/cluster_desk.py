@@ -1,7 +1,5 @@
 """A desk on a cluster: the same short ways to run operations, by a client that follows a slot which is on the move."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 

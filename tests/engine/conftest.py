@@ -1,7 +1,5 @@
 """What tests of the engine start from: a queue on an empty server, and worker processes that are gone afterwards."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 """A desk for tests of the Lanes scripts: one queue on a real server under virtual time, its raw keys, and short ways to run
 operations, cut scripts off after a number of writes, and dump the keyspace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace

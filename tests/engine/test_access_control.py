@@ -1,7 +1,5 @@
 """Servers with access control: the user of the README suffices, one without INFO is served, and a refusal names its command."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable

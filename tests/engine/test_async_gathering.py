@@ -1,8 +1,6 @@
 """Jobs that many tasks enqueue one by one leave together, and each keeps its own identity, place and
 outcome."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -2,8 +2,6 @@
 everything else it is the twin of the synchronous one: signatures, documentation, results, errors, raw
 keys."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import inspect

@@ -1,7 +1,5 @@
 """What holds up the event loop of async handlers: a call that waits is refused there, and a loop that stands still is told."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,8 +1,6 @@
 """Backup and restore of a queue: one instant while it is worked, refusals before any write, what a kill leaves, and what a
 restored queue does. The drill with real producers and workers is in test_backup_drill.py."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import subprocess

@@ -1,8 +1,6 @@
 """The drill: a queue under load of real producers and workers is backed up, and restored into an empty server, with kill -9 of
 both on the way. What was acknowledged before the instant runs, and what had finished before it does not run again."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,8 +1,6 @@
 """Both drivers over a network that loses, cuts and delays, one call and many in a pipeline: each call is applied once, and what
 happens to one is no matter of its neighbours (rules 3, 28 and 31)."""
 
-from __future__ import annotations
-
 import asyncio
 import select
 import time

@@ -1,8 +1,6 @@
 """Claims of many workers at the same moment, and of workers that wait for work: each job goes to one, and at
 once."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules 1 and 27: every script on a cluster of three primaries while the queue's slot moves: no job lost, none ended twice."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Rule 27 at the engine's own driver, which talks to one node: what a cluster tells it there is sent again and said clearly."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing

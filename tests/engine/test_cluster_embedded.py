@@ -1,7 +1,5 @@
 """The embedded cluster on real processes: up when asked for, gone afterwards, and a slot that can be stopped half way."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 from typing import Any

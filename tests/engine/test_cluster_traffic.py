@@ -1,7 +1,5 @@
 """Rules 1 and 27: producers, workers and sweepers go on while the slot moves there and back: nothing lost or ended twice."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import threading
@@ -36,7 +34,7 @@ PAUSE_S = 0.002
 class Client(threading.Thread):
     """One client: carries out the operations of its loop, each sent until it is answered."""
 
-    def __init__(self, traffic: Traffic, number: int) -> None:
+    def __init__(self, traffic: "Traffic", number: int) -> None:
         super().__init__(name=f"{type(self).__name__} {number}", daemon=True)
         self.traffic, self.number, self.sends = traffic, number, 0
         self.router = Router(traffic.cluster.ports, traffic.model)

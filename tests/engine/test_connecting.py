@@ -1,7 +1,5 @@
 """How a queue reaches its server: urls, clients, prefixes, times and bounds, forks, threads, event loops."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import shutil

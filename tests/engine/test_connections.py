@@ -1,7 +1,5 @@
 """The connections of both drivers to a server that a resolver names: none is used that leads elsewhere by now."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

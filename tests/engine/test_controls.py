@@ -1,7 +1,5 @@
 """One subscription to the control channels of several workers of a process, on a real server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import redis

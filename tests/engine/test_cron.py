@@ -1,8 +1,6 @@
 """When schedules tick (rule 24). Cron expressions against an oracle that knows neither croniter nor the engine's code: it writes
 out every day of twenty years and asks of each, in the words of crontab(5), whether the expression names it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cache

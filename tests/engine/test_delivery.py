@@ -1,7 +1,5 @@
 """What the driver decides about one call, without a socket (rules 5, 27 and 31)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The driver over a real network that loses, cuts and delays: a call is applied once, or its end is said to be unknown."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

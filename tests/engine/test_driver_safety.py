@@ -1,7 +1,5 @@
 """Servers that the driver refuses, and processes that fork."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Effects that happen at most once: the job's id in the transaction of the effect."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The embedded server on real processes: up when asked for, gone afterwards, clear when it cannot be had."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

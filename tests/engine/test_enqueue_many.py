@@ -1,8 +1,6 @@
 """`enqueue_many` of both faces: checked whole before any I/O, in pieces of bounded size, each job once, the truth when a piece
 fails."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from base64 import urlsafe_b64decode

@@ -1,8 +1,6 @@
 """The envelope of a job and the fields of its run (rule 15): Python and Lua read and write the same, and bytes that are none harm
 nobody else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

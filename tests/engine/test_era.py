@@ -1,8 +1,6 @@
 """A server that went back is noticed by producers and workers, and one that lost nothing is not reported. On real servers: a
 replica promoted behind a fixed address, a restart without the data, with older data, with all of it, and FLUSHALL."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shutil

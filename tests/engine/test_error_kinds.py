@@ -1,8 +1,6 @@
 """Errors that differ in ids, numbers, addresses and quoted values alone are of one kind, others are not; and a group of dead
 jobs is changed as it is counted."""
 
-from __future__ import annotations
-
 import uuid
 from ipaddress import IPv4Address, IPv6Address
 

@@ -1,7 +1,5 @@
 """`queue.events`: what each script tells, once, and last; nothing when it is off; reading and waiting by both faces."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

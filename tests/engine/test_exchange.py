@@ -1,7 +1,5 @@
 """What a driver decides and understands without a socket: calls of one piece, confirmations, handshakes and addresses."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

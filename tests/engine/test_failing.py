@@ -1,7 +1,5 @@
 """What becomes of a job whose run fails: attempts and back-off, what a handler may raise, and the rules that skip or reroute."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

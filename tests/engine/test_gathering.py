@@ -1,7 +1,5 @@
 """Jobs that many threads or greenlets enqueue one by one leave together, and each keeps its own identity and outcome."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`queue.history`: how jobs have ended, once each, whoever ends them; trimmed by count and age; nothing when it is off."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Hooks around runs and enqueues, in every kind of handler, and traces that go through jobs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager

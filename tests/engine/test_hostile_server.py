@@ -1,8 +1,6 @@
 """A server that refuses, stands still, restarts, or holds keys that are not the engine's: the operation says which, nothing is
 lost, and a worker goes on by itself when the cause is gone (rules 1 and 2)."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What idle workers ask of the server, and what the loss of the one that sweeps costs (rules 13 and 22), on a real server."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """`queue.jobs` and `queue.dead` by both faces: what they tell of jobs, and what they do to them."""
 
-from __future__ import annotations
-
 import threading
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """Lanes in raw keys: the envelope, scores and order, delays, promotion, reaping, wake markers, counts (rules 13, 15, 16, 22)."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

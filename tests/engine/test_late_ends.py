@@ -1,7 +1,5 @@
 """What the log says of ends that came after their lease was lost, or taken for lost."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any

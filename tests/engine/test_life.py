@@ -1,8 +1,6 @@
 """The life of a worker on a real server: what is called when it starts and stops, in it and in its child processes, and hooks of
 runs where these run."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """What listens to a server in a thread of its own, with a connection that answers as the test says."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

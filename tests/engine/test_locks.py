@@ -1,7 +1,5 @@
 """Locks that processes share: one holder at a time, a fence that rises, and no copy of a call that brings a lock back (BN20)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, cast
 

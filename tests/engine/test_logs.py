@@ -1,7 +1,5 @@
 """What handlers log carries their job, worker and queue, wherever they run; nothing that they log is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import io

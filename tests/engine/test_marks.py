@@ -1,8 +1,6 @@
 """No mark of a secret in anything that a failing call writes: every public call of Python, each command and each route over HTTP,
 with marked values in every place that takes one."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import itertools

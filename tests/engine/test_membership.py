@@ -1,8 +1,6 @@
 """A worker's beats as its state machine decides them, and as real workers tell them: listed while they live, gone when they have
 stopped, and relieved of their leases when they are lost (BQ02 to BQ04, BQ31, BQ32, MQ30, MQ31)."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

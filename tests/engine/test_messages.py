@@ -1,7 +1,5 @@
 """What people read when something is wrong: the field, the value, the bound, and no words of the engine's own."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Callable

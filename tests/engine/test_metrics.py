@@ -1,7 +1,5 @@
 """A queue's counters in Prometheus' text format."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """A private PostgreSQL server on a socket in a folder of its own, gone with its owner."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import pwd
@@ -10,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from engine.testing.server import OwnedFolder, start_guarded
 
@@ -39,7 +37,7 @@ class Postgres:
         self._numbers = itertools.count()
         self._as: dict[str, Any] = {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": []} if os.geteuid() == 0 else {}
 
-    def __enter__(self) -> Postgres:
+    def __enter__(self) -> Self:
         self._folder = OwnedFolder()
         if self._as:
             owner = pwd.getpwnam(UNPRIVILEGED)

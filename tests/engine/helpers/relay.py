@@ -4,8 +4,6 @@ A *call* is what a client sends in one piece that starts with EVALSHA; handshake
 takes the next rule of the queue, or the standing rule; with neither it passes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
@@ -13,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Self
 
 import hiredis
 
@@ -44,7 +42,7 @@ class Relay:
         self._hushed: set[socket.socket] = set()
         self._listener: socket.socket | None = None
 
-    def __enter__(self) -> Relay:
+    def __enter__(self) -> Self:
         self.up()
         return self
 
