@@ -9,10 +9,9 @@ from redis.exceptions import AskError, BusyLoadingError, ClusterDownError, Moved
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.models.lanes import Lanes
 from engine.models.lanes_keys import LanesKeys
-from engine.ops.admin import MakeTestQueue
-from engine.ops.base import Call
 from engine.testing.server import LOOPBACK
 from tests.engine.desk import START_MS, TOMBSTONE, Desk
+from tests.engine.ops import Call, MakeTestQueue
 
 #: The node timeout of clusters in which no node fails: none is taken for dead because the machine stands still.
 CALM_MS = 60_000

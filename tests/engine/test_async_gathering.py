@@ -11,9 +11,6 @@ import pytest
 from redis.asyncio import Connection
 
 from engine import AsyncQueue, ConnectOptions, Queue, ServerUnavailable, WrongKeyType, models
-from engine.ops.base import Call
-from engine.ops.jobs import Enqueue, Options
-from engine.ops.looks import Count
 from engine.redis import async_driver, gathering
 from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
@@ -21,6 +18,7 @@ from tests.engine.desk import full
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.ops import Call, Count, Enqueue, Options
 
 #: A batch without an answer stays under way until the test breaks its connection.
 ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)

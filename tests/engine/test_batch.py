@@ -12,15 +12,12 @@ import pytest
 import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
-from engine.ops.base import Operation
-from engine.ops.claims import Wait
-from engine.ops.jobs import Enqueue, Options
-from engine.ops.looks import Count, Counts
 from engine.redis.exchange import PIPELINE_MAX, Sent
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import HASTE_MS, PATIENCE_MS, claim_operation, ids_of, refused
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.ops import Count, Counts, Enqueue, Operation, Options, Wait
 
 
 @pytest.fixture

@@ -10,12 +10,10 @@ import pytest
 
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.models.lanes import Lanes
-from engine.ops.base import Call, Operation
-from engine.ops.claims import Bury, Extend, Failure, Finish, Release, Retry
-from engine.ops.jobs import EnqueueMany, Lease
 from tests.engine.cluster_desk import ClusterDesk, NotNow
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.scenes import accepted_by, created_by, drain
+from tests.engine.ops import Bury, Call, EnqueueMany, Extend, Failure, Finish, Lease, Operation, Release, Retry
 from tests.scenes import MOVING, Scene, busy
 
 # -- orders in which the keys move

@@ -10,15 +10,12 @@ import pytest
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.models.lanes import Lanes
-from engine.ops.base import Call
-from engine.ops.claims import Claim
-from engine.ops.jobs import Enqueue, Options
-from engine.ops.looks import Count
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.redis.exchange import Trouble, trouble_of_reply
 from engine.redis.scripts import Script
 from tests.engine.helpers.producing import PATIENCE_MS, refused
+from tests.engine.ops import Call, Claim, Count, Enqueue, Options
 
 #: Of calls that fail in the end.
 SHORT_MS = 300

@@ -13,12 +13,9 @@ import pytest
 from chaos.topology.embedded_cluster import EmbeddedCluster, SlotMove
 from engine import validate
 from engine.models.lanes import Lanes
-from engine.ops.admin import Limit, Pause, SetLimit
-from engine.ops.base import Operation
-from engine.ops.claims import Bury, Claim, Failure, Finish, Sweep
-from engine.ops.jobs import Enqueue, Lease, Options
 from tests.engine.cluster_desk import NotNow, Router
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.ops import Bury, Claim, Enqueue, Failure, Finish, Lease, Limit, Operation, Options, Pause, SetLimit, Sweep
 
 QUEUE = "live"
 LEASE_MS = 9_000

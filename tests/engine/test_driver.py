@@ -12,9 +12,6 @@ import pytest
 import redis
 
 from engine import ConnectOptions, OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
-from engine.ops.base import Call
-from engine.ops.claims import Failure, Finish, Retry, Wait
-from engine.ops.looks import Count
 from engine.queue import producing
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.driver import SyncDriver
@@ -24,6 +21,7 @@ from tests.engine.desk import full
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, refused
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.ops import Call, Count, Failure, Finish, Retry, Wait
 
 
 @pytest.fixture

@@ -9,12 +9,11 @@ import pytest
 
 from engine import Handlers, Job, Queue, Worker, effects
 from engine.errors import Malformed
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease, Options
 from tests.engine.helpers.databases import Database
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Lease, LeasedJob, Options
 
 #: Transactions that wait for another one.
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"

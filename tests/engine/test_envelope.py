@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from engine import Queue, ScriptFault, validate
 from engine.models import envelope
 from engine.models.envelope import read_run_fields
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Enqueue, Lease, Options
 from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 from tests.engine.desk import run_fields, write_run
 from tests.engine.helpers.lives import now_ms
 from tests.engine.helpers.producing import claim, refused
+from tests.engine.ops import Enqueue, Lease, LeasedJob, Options
 from tests.walks import examples
 
 LEASE = Lease("j", 7, "n")

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
-from engine.ops.base import Operation
-from engine.ops.claims import Bury, Drop, Failure, Finish, Release, Retry
-from engine.ops.looks import EventPage, NoteProgress, ReadEvents
 from engine.queue.admin import EVENTS_KEPT_MAX
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.ops import Bury, Drop, EventPage, Failure, Finish, NoteProgress, Operation, ReadEvents, Release, Retry
 
 pytestmark = pytest.mark.feature("BL31", "BL32")
 

@@ -8,8 +8,6 @@ import redis
 from redis import exceptions
 
 from engine import ConnectOptions, ScriptFault, UnsafeServer
-from engine.ops.base import Call, ServerClock
-from engine.ops.looks import Count
 from engine.redis import exchange
 from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, SentinelRoute
 from engine.redis.exchange import Durability, FirstContact, InFlightCall, Replies, not_sent
@@ -17,6 +15,7 @@ from engine.redis.handshake import Handshake, check_node
 from engine.redis.scripts import Script
 from tests import golden
 from tests.engine.helpers.producing import raises
+from tests.engine.ops import Call, Count, ServerClock
 
 WRITES, READS = Script("w", "#!lua\n", (), ()), Script("r", "#!lua flags=no-writes\n", (), ())
 

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from engine import Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, RetryLater, Worker, validate
 from engine.handlers import fault_of
 from engine.ops import claims
-from engine.ops.claims import Drop, Failure, Retry
-from engine.ops.jobs import Backoff, Options
 from engine.options import checked
 from engine.outcomes import DELAY_MS_MAX, Ending, backoff_delay_ms, ending, verdict_of
 from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields, run_texts
@@ -25,6 +23,7 @@ from tests.engine.helpers.machine import holding
 from tests.engine.helpers.producing import raises, refused, some_handlers
 from tests.engine.helpers.scenes import saved
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Backoff, Drop, Failure, Options, Retry
 
 
 def waits(count: int = 6, draw: float = 1.0, **options: Any) -> list[int]:

@@ -10,15 +10,13 @@ import pytest
 import redis
 
 from engine import AsyncQueue, Malformed, Queue, Worker
-from engine.ops.admin import HistoryRule
-from engine.ops.base import Operation
-from engine.ops.claims import Bury, Drop, Failure, Finish, Retry
 from engine.queue.history import KEPT_MAX, NAMES_MAX, PAYLOAD_BYTES_MAX, PastJob
 from engine.serializers import UnreadablePayload
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers import history_handlers
 from tests.engine.helpers.by_hand import alter, clean, set_events, set_history
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Bury, Drop, Failure, Finish, HistoryRule, Operation, Retry
 
 pytestmark = pytest.mark.feature("BL31")
 

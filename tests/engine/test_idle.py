@@ -11,12 +11,11 @@ import pytest
 
 from engine import Queue, Worker
 from engine.observer import Intended, Observer
-from engine.ops.base import Call
-from engine.ops.claims import Sweep
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Call, Sweep
 
 
 class Counting(Observer):

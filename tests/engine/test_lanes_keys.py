@@ -5,11 +5,10 @@ import struct
 import pytest
 
 from engine.errors import Malformed, ScriptFault
-from engine.ops.claims import Bury, Claim, Extend, Failure, Finish, Release
-from engine.ops.looks import Count, Listing
 from engine.queue.synchronous import Queue
 from tests.engine.desk import LEASE_MS, START_MS, TOMBSTONE, Desk
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
 
 BAND = 2**49
 MIDDLE = 2**48

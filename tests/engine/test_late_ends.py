@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from engine.logs import Source
-from engine.ops.claims import Claimed, Ended, EndResult, Failure, Finish, FinishedAndClaimed, Release, Retry
-from engine.ops.jobs import Lease
 from engine.worker.runs import LateEnds
+from tests.engine.ops import Claimed, Ended, EndResult, Failure, Finish, FinishedAndClaimed, Lease, Release, Retry
 
 LEASES = tuple(Lease(job, 7, f"n:{job}") for job in "ab")
 OK: tuple[EndResult, str] = ("ok", "finished")

@@ -23,8 +23,6 @@ import pytest
 from engine import Bury, Discard, Handlers, Queue
 from engine.job import Job
 from engine.logs import JsonFormatter, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease
 from engine.worker.executor import _why  # pyright: ignore[reportPrivateUsage]
 from engine.worker.machine.events import LoseLease
 from engine.worker.runs import Runs
@@ -33,6 +31,7 @@ from tests.engine.command.running import ROOT
 from tests.engine.helpers import warm
 from tests.engine.helpers.producing import raises, some_handlers
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Lease, LeasedJob
 
 log = logging.getLogger("shop.orders")
 

@@ -17,16 +17,13 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Malformed, Queue, Worker, queues
-from engine.ops.admin import NoteQueue
-from engine.ops.claims import ReadWorkerUpdates, Sweep, Swept
-from engine.ops.looks import Count
-from engine.ops.workers import Beat, Beaten
 from engine.worker.machine.events import Forked, StopAsked
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.machine import Machine, exits, holding
 from tests.engine.helpers.processes import Workers, stopped
 from tests.engine.helpers.producing import claim_operation, refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Beat, Beaten, Count, NoteQueue, ReadWorkerUpdates, Sweep, Swept
 
 
 def beating(**more: Any) -> Machine:

@@ -5,8 +5,7 @@ It knows nothing of parked or resting lanes: it says what may be claimed now, fr
 
 from dataclasses import dataclass, field
 
-from engine.ops.admin import Limit
-from engine.ops.jobs import Lease
+from tests.engine.ops import Lease, Limit
 
 
 @dataclass

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from engine.ops import admin, looks, schedules
-from engine.ops.base import Operation
-from engine.ops.claims import Drop, Finish
-from engine.ops.jobs import Enqueue, EnqueueMany
 from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.ops import Drop, Enqueue, EnqueueMany, Finish, Operation
 from tests.scenes import CLASSES, PARENTS, SCENES, Scene
 
 #: How a reply says that the call did it now; a repeat says the same with another word.
