@@ -1,56 +1,46 @@
 """Administration of jobs on a desk: operations with an identity each, as `queue.jobs` and `queue.dead` make them."""
 
-from engine.ops.admin import (
-    AdminAction,
-    Alter,
-    Altered,
-    Clean,
-    Era,
-    Forget,
-    HistoryRule,
-    Revive,
-    SetEvents,
-    SetHistory,
-    SetRetention,
-)
+from engine.ops import admin
 from engine.ops.claims import Bury, Failure
 from tests.engine.desk import Desk
 
 
-def alter(desk: Desk, action: AdminAction, state: str, *jobs: str) -> Alter:
-    return Alter(action, jobs, state, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
+def alter(desk: Desk, action: admin.AdminAction, state: str, *jobs: str) -> admin.Alter:
+    return admin.Alter(action, jobs, state, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
-def altered(desk: Desk, action: AdminAction, state: str, *jobs: str) -> tuple[Altered, ...]:
+def altered(desk: Desk, action: admin.AdminAction, state: str, *jobs: str) -> tuple[admin.Altered, ...]:
     """What came of it, sent once."""
     reply = desk.run(alter(desk, action, state, *jobs))
     assert reply.result == "done"
     return reply.items
 
 
-def revive(desk: Desk, *jobs: str) -> Revive:
-    return Revive(jobs, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
+def revive(desk: Desk, *jobs: str) -> admin.Revive:
+    return admin.Revive(jobs, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
-def clean(desk: Desk, state: str, older_than_ms: int = 0, *, era: Era | None = None, offset: int = 0, most: int = 1000) -> Clean:
-    return Clean(state, older_than_ms, era, offset, 500, most, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
+def clean(
+    desk: Desk, state: str, older_than_ms: int = 0, *, era: admin.Era | None = None, offset: int = 0, most: int = 1000
+) -> admin.Clean:
+    return admin.Clean(state, older_than_ms, era, offset, 500, most, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
-def forget(desk: Desk, *, force: bool = False, end: bool = False) -> Forget:
-    return Forget("end" if end else "begin", force, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
+def forget(desk: Desk, *, force: bool = False, end: bool = False) -> admin.Forget:
+    return admin.Forget("end" if end else "begin", force, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
-def set_retention(desk: Desk, **bounds: int) -> SetRetention:
-    return SetRetention(tuple(bounds.items()), op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
+def set_retention(desk: Desk, **bounds: int) -> admin.SetRetention:
+    return admin.SetRetention(tuple(bounds.items()), op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
-def set_events(desk: Desk, keep: int) -> SetEvents:
-    return SetEvents(keep, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
+def set_events(desk: Desk, keep: int) -> admin.SetEvents:
+    return admin.SetEvents(keep, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
-def set_history(desk: Desk, keep: int, age_ms: int = 0, payload_bytes: int = 0, names: tuple[str, ...] = ()) -> SetHistory:
-    rule = HistoryRule(keep, age_ms, payload_bytes, names)
-    return SetHistory(rule, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
+def set_history(desk: Desk, keep: int, age_ms: int = 0, payload_bytes: int = 0, names: tuple[str, ...] = ()) -> admin.SetHistory:
+    rule = admin.HistoryRule(keep, age_ms, payload_bytes, names)
+    return admin.SetHistory(rule, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
 def bury(desk: Desk, *jobs: str) -> None:
