@@ -34,9 +34,7 @@ class Router:
     def __init__(self, ports: tuple[int, ...], model: Lanes) -> None:
         #: What each send met, in order: the node's number, then `ok` or the first words of the error.
         self.met: list[str] = []
-        self._connections: dict[int, Any] = {
-            port: redis.Connection(LOOPBACK, port, protocol=2, socket_timeout=60) for port in ports
-        }
+        self._connections: dict[int, Any] = {at: redis.Connection(LOOPBACK, at, protocol=2, socket_timeout=60) for at in ports}
         self._guess = ports[0]
         for connection in self._connections.values():
             for script in model.scripts.values():
@@ -130,9 +128,7 @@ class ClusterDesk(Desk):
         """The members of each zset or hash whose name begins with this word, by key; now, or in a dump."""
         start, prefix = self.keys.prefix + kind, self.keys.prefix
         found = {key.removeprefix(prefix): kept for key, kept in (state or self.dump()).items() if key.startswith(start)}
-        return {
-            name: {(each[0] if shown == "zset" else each).decode() for each in value} for name, (shown, value, _) in found.items()
-        }
+        return {name: {(one[0] if shown == "zset" else one).decode() for one in kept} for name, (shown, kept, _) in found.items()}
 
     def where(self) -> dict[str, set[str]]:
         """The structures that hold each job that has an envelope or a tombstone: its lane, due, active, dead, ended. A lane that

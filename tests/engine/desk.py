@@ -242,10 +242,8 @@ class Desk:
         priorities: tuple[int, int] | None = None,
     ) -> Claim:
         """The next claim of a worker; its incarnation is its letter, sixteen times."""
-        not_after_ms = self.now_ms + lease_ms * 4 // 5
-        return Claim(
-            worker * 16, self._count(worker), limit, lease_ms, not_after_ms, worker, 1000, classes, crashed_max, priorities
-        )
+        until_ms = self.now_ms + lease_ms * 4 // 5
+        return Claim(worker * 16, self._count(worker), limit, lease_ms, until_ms, worker, 1000, classes, crashed_max, priorities)
 
     def claim(self, worker: str = "a", limit: int = 10, **more: Any) -> list[LeasedJob]:
         return list(self.run(self.claim_operation(worker, limit, **more)).jobs)

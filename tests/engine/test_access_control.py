@@ -94,11 +94,9 @@ def test_without_info_no_replica_is_waited_for(as_user: AsUser) -> None:
         refused(UnsafeServer, said, queue.enqueue, "add", 1)
 
 
-@pytest.mark.parametrize(
-    ("rules", "command"), [("+@all -evalsha", "evalsha"), ("+@all -time", "time"), ("+@all -script", "script")]
-)
-def test_a_refusal_names_its_command(as_user: AsUser, rules: str, command: str) -> None:
-    with Queue("q", url=as_user(f"~* &* {rules}")) as queue:
+@pytest.mark.parametrize("command", ["evalsha", "time", "script"])
+def test_a_refusal_names_its_command(as_user: AsUser, command: str) -> None:
+    with Queue("q", url=as_user(f"~* &* +@all -{command}")) as queue:
         refused(ServerUnavailable, f"'{command}", queue.enqueue, "add", 1)
 
 

@@ -172,9 +172,7 @@ BREAKS = [("lose_reply",), ("lose_request",), ("cut_request",), ("cut_reply",), 
 
 
 @pytest.mark.parametrize("rules", BREAKS, ids=" ".join)
-async def test_batches_on_a_connection_that_breaks_are_sent_again_and_double_no_job(
-    relay: Relay, direct: Queue, rules: Any
-) -> None:
+async def test_batches_on_a_broken_connection_are_sent_again_and_double_no_job(relay: Relay, direct: Queue, rules: Any) -> None:
     """The replies of a second one would come behind those of the first, which never come."""
     jobs = [f"j{number}" for number in range(51)]
     async with AsyncQueue("q", url=relay.url) as queue:

@@ -204,9 +204,7 @@ async def test_when_close_has_ended_the_connections_are_closed_and_the_next_call
         assert (await queue.driver.send(queue.model.call(Count()))).definite
 
 
-async def test_the_async_driver_does_not_wait_for_the_end_of_a_connection_that_it_gives_up(
-    relay: Relay, client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_async_driver_waits_for_no_end_of_a_connection_given_up(relay: Relay, client: Any, monkeypatch: Any) -> None:
     async with AsyncQueue("q", url=relay.url, connect=ConnectOptions(idle_check_ms=0)) as queue, asyncio.timeout(DEADLINE_S):
         with monkeypatch.context() as patch:
             patch.setattr(asyncio.StreamWriter, "wait_closed", lambda writer: asyncio.Event().wait())

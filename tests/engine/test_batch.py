@@ -90,9 +90,7 @@ def test_an_error_in_mid_pipeline_is_its_own_calls(relay: Relay, queue: Any, dir
     assert queue.counts().waiting == 2, "the connection in the pool is at the right reply"
 
 
-def test_rule_28_noscript_in_mid_pipeline_neighbours_are_applied_and_the_call_lands_later(
-    relay: Relay, queue: Any, direct: Queue, client: Any
-) -> None:
+def test_rule_28_noscript_in_mid_pipeline_delays_its_own_call_alone(relay: Relay, queue: Any, direct: Queue, client: Any) -> None:
     before = relay.calls
     client.script_flush()
     client.script_load(direct.model.scripts["enqueue"].text)
@@ -195,7 +193,7 @@ def test_flushed_scripts_are_loaded_again(queue: Any, direct: Queue, client: Any
     assert direct.counts().waiting == 6
 
 
-def test_rule_28_a_call_meets_one_idle_connection_without_its_script_not_all_of_them(
+def test_rule_28_a_call_meets_one_idle_connection_without_its_script(
     relay: Relay, kind: str, runner: asyncio.Runner, queue: Any, client: Any
 ) -> None:
     connections = connections_of(queue, kind, runner)

@@ -72,16 +72,12 @@ def test_rule_27_a_script_that_missed_a_key_in_the_middle_may_have_been_applied_
 
 
 @pytest.mark.slow
-def test_rule_27_a_node_that_does_not_hold_the_queue_is_named_with_the_one_that_does(
-    cluster: Any, owner: int, drive: Drive
-) -> None:
+def test_rule_27_a_node_without_the_queue_is_named_with_the_one_that_has_it(cluster: Any, owner: int, drive: Drive) -> None:
     said = f"nothing was applied, last error MOVED {slot(cluster)} 127.0.0.1:{cluster.ports[owner]}"
     refused(ServerUnavailable, said, drive((owner + 1) % 3, deadline_ms=SHORT_MS).run, MODEL.call(enqueue("j1")))
 
 
-def test_rule_27_a_call_during_a_move_says_where_the_slot_goes_and_applies_nothing(
-    cluster: Any, owner: int, drive: Drive
-) -> None:
+def test_rule_27_a_call_in_a_move_says_where_the_slot_goes_and_applies_nothing(cluster: Any, owner: int, drive: Drive) -> None:
     target, driver = (owner + 1) % 3, drive(owner, deadline_ms=SHORT_MS)
     cluster.begin_move(slot(cluster), target)
     said = f"nothing was applied, last error ASK {slot(cluster)} 127.0.0.1:{cluster.ports[target]}"
@@ -109,9 +105,7 @@ def test_rule_27_a_slot_that_nobody_serves_is_said_to_be_down(cluster: Any, owne
         node.execute_command("CLUSTER ADDSLOTS", slot(cluster))
 
 
-def test_rule_27_a_script_that_missed_a_key_after_its_writes_is_sent_again_until_the_end(
-    cluster: Any, owner: int, drive: Drive
-) -> None:
+def test_rule_27_a_script_that_missed_a_key_after_writes_is_sent_again_to_the_end(cluster: Any, owner: int, drive: Drive) -> None:
     text = "#!lua\nredis.call('INCR', KEYS[1])\nreturn redis.call('GET', KEYS[1] .. 'absent')"
     script = Script("half_way", text, ("counter",), ())
     call = Call(script, (MODEL.keys.seq,), (), lambda raw: raw, Count())

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -92,9 +91,7 @@ def others(client: Any) -> set[str]:
 
 
 @pytest.fixture
-def pool(
-    kind: str, ironclaim_url: str, named: Named, others: set[str], runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
+def pool(kind: str, ironclaim_url: str, named: Named, others: set[str], runner: asyncio.Runner, monkeypatch: Any) -> Any:
     for module in ("dialer", "async_driver"):
         monkeypatch.setattr(f"engine.redis.{module}.resolver_of", lambda endpoint: named)
     if kind == "sync":
@@ -110,9 +107,7 @@ def pool(
         runner.run(queue.close())
 
 
-def test_a_connection_is_for_one_node_and_is_used_while_that_is_named(
-    pool: Any, named: Named, client: Any, others: set[str]
-) -> None:
+def test_a_connection_is_for_one_node_and_used_while_it_is_named(pool: Any, named: Named, client: Any, others: set[str]) -> None:
     taken = pool.take(0)
     pool.give_back(taken)
     assert [*pool._idle] == [None, named.primary.address] and named.heard == ["join"]  # type: ignore[union-attr]
@@ -129,9 +124,7 @@ def test_a_connection_is_for_one_node_and_is_used_while_that_is_named(
     wait_until(lambda: ids(client) <= others, "it is closed")
 
 
-def test_a_server_that_was_replaced_while_its_connection_was_made_is_not_used(
-    pool: Any, named: Named, client: Any, others: set[str]
-) -> None:
+def test_a_server_replaced_while_connecting_is_not_used(pool: Any, named: Named, client: Any, others: set[str]) -> None:
     named.old = True
     port = named.primary.port  # type: ignore[union-attr]
     refused(redis.ConnectionError, f"127.0.0.1:{port} is not the primary any more", pool.take, 0)
@@ -139,9 +132,7 @@ def test_a_server_that_was_replaced_while_its_connection_was_made_is_not_used(
     assert named.heard == ["join", redis.ConnectionError]
 
 
-def test_connections_to_a_server_that_is_named_no_more_are_closed_also_those_in_use(
-    pool: Any, named: Named, client: Any, others: set[str]
-) -> None:
+def test_connections_to_a_former_server_are_closed_though_in_use(pool: Any, named: Named, client: Any, others: set[str]) -> None:
     idle, used = pool.take(0), pool.take(0)
     pool.give_back(idle)
     pool.leave()

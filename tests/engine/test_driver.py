@@ -1,6 +1,5 @@
 """The driver over a real network that loses, cuts and delays: a call is applied once, or its end is said to be unknown."""
 
-import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -43,9 +42,10 @@ def departed(queue: Queue) -> Any:
     return queue.driver.depart(queue.model.call(draft))
 
 
-@pytest.mark.parametrize(
-    ("rule", "result"), [("lose_reply", "repeated"), ("cut_reply", "repeated"), ("lose_request", "created"), (None, "created")]
-)
+HARMS = {"lose_reply": "repeated", "cut_reply": "repeated", "lose_request": "created", None: "created"}
+
+
+@pytest.mark.parametrize(("rule", "result"), HARMS.items())
 def test_a_call_arrives_in_another_thread(relay: Relay, queue: Queue, direct: Queue, rule: Rule | None, result: str) -> None:
     """The two halves of a send: the first one waits for nothing, the second one sends again if need be."""
     queue.counts()
@@ -169,9 +169,7 @@ def test_a_new_connection_loads_the_scripts_that_the_server_lacks_and_no_others(
 
 
 @pytest.mark.feature("BN31")
-def test_a_connection_that_has_ended_in_any_way_leaves_its_place_to_the_next(
-    ironclaim_url: str, client: Any, closed_port: int
-) -> None:
+def test_a_connection_that_ended_in_any_way_leaves_room_for_the_next(ironclaim_url: str, client: Any, closed_port: int) -> None:
     """There is room for one, and callers take turns."""
     before = client.info("stats")["total_connections_received"]
     with Queue("q", url=ironclaim_url, connect=ConnectOptions(connections_max=1, deadline_ms=DEADLINE_MS_MAX)) as queue:
@@ -196,9 +194,7 @@ def test_a_connection_that_has_ended_in_any_way_leaves_its_place_to_the_next(
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_driver_waits_for_a_reply_as_long_as_its_calls_may_block(
-    kind: str, runner: asyncio.Runner, ironclaim_url: str, client: Any, durable: bool
-) -> None:
+def test_a_driver_waits_as_long_as_calls_block(kind: str, runner: Any, ironclaim_url: str, client: Any, durable: bool) -> None:
     """The server is silent for longer than it usually may be."""
     look: Any = Call(None, ("x",), ("GET", "x"), lambda raw: raw, Count())
     more: dict[str, Any] = {"durability": Durability(look, 60_000)} if durable else {"block_ms_max": 60_000}
@@ -242,9 +238,7 @@ def test_rule_05_a_refusal_of_a_call_sent_before_is_not_definite(queue: Queue) -
     assert isinstance(sent, Sent) and sent.definite
 
 
-def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_outcome_unknown(
-    relay: Relay, queue: Queue, direct: Queue, client: Any
-) -> None:
+def test_rule_31_a_server_turned_unsafe_leaves_the_end_unknown(relay: Relay, queue: Queue, direct: Queue, client: Any) -> None:
     direct.counts()
     relay.next("lose_reply")
     relay.before_call = lambda data: client.config_set("maxmemory-policy", "allkeys-lru")

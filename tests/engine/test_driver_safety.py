@@ -88,9 +88,7 @@ def test_the_clients_own_retries_are_off() -> None:
 
 @pytest.mark.parametrize("method", ["send_packed_command", "read_response"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_an_interrupt_reaches_the_caller_and_the_next_call_reads_its_own_reply(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, method: str, count: int
-) -> None:
+def test_after_an_interrupt_the_next_call_reads_its_own_reply(queue: Queue, monkeypatch: Any, method: str, count: int) -> None:
     class Interrupted(BaseException):
         pass
 

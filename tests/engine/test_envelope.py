@@ -233,9 +233,8 @@ def test_options_at_their_bounds_and_those_of_a_later_engine_are_read() -> None:
     options = opened(with_extra(b'{"jitter":1.0,"cost":0,"of a later engine":{}}')).options
     assert options == replace(Options(), jitter=1.0, cost=0) and opened(with_extra(b'{"jitter":0.0}')).options.jitter == 0
     assert opened(sealed(sample(options=Options(unique="u" * 240)))).options.unique == "u" * 240
-    refused(
-        ScriptFault, "^envelope of job j: a unique key of 241 bytes", opened, sealed(sample(options=Options(unique="u" * 241)))
-    )
+    beyond = sealed(sample(options=Options(unique="u" * 241)))
+    refused(ScriptFault, "^envelope of job j: a unique key of 241 bytes", opened, beyond)
 
 
 def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str, client: Any) -> None:

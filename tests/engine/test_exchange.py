@@ -37,9 +37,7 @@ def plain(*words: Any) -> Call[Any]:
     return Call(None, (), words, str, Count())
 
 
-def flight(
-    made: Call[Any] | None = None, *given: Any, clock: Any = None, observer: Any = None, again: bool = False
-) -> InFlightCall:
+def flight(made: Any = None, *given: Any, clock: Any = None, observer: Any = None, again: bool = False) -> InFlightCall:
     return InFlightCall(made or call(), clock or ServerClock(), observer, 10_000, *given, again=again)
 
 
@@ -105,10 +103,7 @@ def pauses() -> golden.Told:
     yield "contact", [contact.failed(GONE) for _ in range(2)]
     for error, deadline_ms in ((UnsafeServer("lru"), 10_000), (GONE, 0), (ResponseError("WRONGPASS x"), 10_000)):
         yield f"no contact, {error}", golden.outcome(FirstContact(deadline_ms).failed, error)
-    yield (
-        "trouble",
-        [exchange.trouble_of(error, sent=sent) for error in (ResponseError("ERR DB"), GONE) for sent in (False, True)],
-    )
+    yield "trouble", [exchange.trouble_of(one, sent=sent) for one in (ResponseError("ERR DB"), GONE) for sent in (False, True)]
     for errors in ([ResponseError("NOSCRIPT x")], [ResponseError("OOM x"), "a"], [AskError("5 127.0.0.1:7001")]):
         yield f"loads again after {errors}", exchange.loads_again(errors)
 
@@ -146,15 +141,10 @@ def handshakes() -> golden.Told:
 
 def endpoints() -> golden.Told:
     """Endpoints are what their words say."""
-    fixed, routed = (
-        Endpoint("redis://h:1/2", options=ConnectOptions(timeout_ms=700, connect_timeout_ms=300)),
-        Endpoint("redis+cluster://h:1"),
-    )
+    fixed = Endpoint("redis://h:1/2", options=ConnectOptions(timeout_ms=700, connect_timeout_ms=300))
+    routed = Endpoint("redis+cluster://h:1")
     settings = fixed.settings(patience_ms=500)
-    yield (
-        "settings",
-        {name: settings[name] for name in ("socket_timeout", "socket_connect_timeout", "protocol", "socket_keepalive")},
-    )
+    yield "settings", {at: settings[at] for at in ("socket_timeout", "socket_connect_timeout", "protocol", "socket_keepalive")}
     yield "a socket of Unix", "socket_keepalive" in Endpoint("unix:///s").settings()
     yield "slots", (fixed.for_keys_like("{a}") is fixed, routed.for_keys_like("{a}").slot, routed.slot)
     yield "options", (fixed.with_options(None) is fixed, fixed.with_options(ConnectOptions(deadline_ms=10)).options.deadline_ms)
@@ -162,19 +152,11 @@ def endpoints() -> golden.Told:
     yield "led to", (fixed.led_to("redis://other").options is fixed.options, fixed.asynchronous)
     at = routed.of_address(Address("x", 9))
     yield "at", (at.route, at.settings()["host"], at.settings()["port"])
-    yield (
-        "shared",
-        [fixed.sharing_key == other.sharing_key for other in (Endpoint("redis://h:1/2", options=fixed.options), routed)],
-    )
+    like = Endpoint("redis://h:1/2", options=fixed.options)
+    yield "shared", [fixed.sharing_key == other.sharing_key for other in (like, routed)]
     for url in (
-        *(
-            "redis+cluster://h:65535",
-            "redis+cluster://h:1",
-            "redis+cluster://h",
-            "sentinel://u:pw@[::1]:5,h/m",
-            "redis+cluster://h:65536",
-        ),
-        *("redis+cluster://h:0", "http://h", "redis://h/x", "redis://u:p@ss:1@h/x"),
+        *("redis+cluster://h:65535", "redis+cluster://h:1", "redis+cluster://h", "sentinel://u:pw@[::1]:5,h/m"),
+        *("redis+cluster://h:65536", "redis+cluster://h:0", "http://h", "redis://h/x", "redis://u:p@ss:1@h/x"),
     ):
         yield url.replace("p@ss", "..."), golden.outcome(lambda url=url: (Endpoint(url).route, Endpoint(url).url))
     yield "printed", SentinelRoute((Address("::1", 5), Address("h", 6)), "m", (("password", "pw"),))

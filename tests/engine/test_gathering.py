@@ -124,8 +124,8 @@ def test_a_call_without_an_answer_holds_up_nobody(relay: Relay, queue: Queue, di
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(("method", "left"), [("carry", True), ("not_after_ms", False)])
-def test_when_the_thread_that_sends_for_others_is_interrupted_each_of_them_sends_its_own(
-    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch, method: str, left: bool
+def test_when_who_sends_for_others_is_interrupted_each_sends_its_own(
+    relay: Relay, queue: Queue, direct: Queue, monkeypatch: Any, method: str, left: bool
 ) -> None:
     """After the call has left its copies must have its identity, so that the jobs are there once."""
     held = Held(relay, queue, enqueues(queue, *(f"j{number}" for number in range(6))))

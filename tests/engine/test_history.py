@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -168,10 +169,7 @@ def test_the_last_retry_that_was_cut_off_has_kept_the_end_once(desk: Desk) -> No
 
 #: A call that is cut off, and how the job is ended for good that it has not ended.
 CUT = ("finish", "bury", "retry", "drop", "cancel", "cancel unclaimed", "discard")
-PAIRS = [
-    *((how, "finish") for how in CUT),
-    *((how, later) for how in ("bury", "discard") for later in ("bury", "cancel", "requeued")),
-]
+PAIRS = [*product(CUT, ["finish"]), *product(["bury", "discard"], ["bury", "cancel", "requeued"])]
 
 
 def not_ended(desk: Desk, how: str) -> Operation:

@@ -233,9 +233,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("which", ["job", "run"])
 @pytest.mark.parametrize("by", ANSWERS)
-def test_what_ends_or_keeps_leases_is_applied_to_the_neighbours_of_one_that_cannot_be_read(
-    desk: Desk, by: str, which: str
-) -> None:
+def test_what_ends_or_keeps_leases_is_applied_to_the_neighbours_of_an_unreadable_one(desk: Desk, by: str, which: str) -> None:
     bad, good = leased(desk, "bad", "good")
     key = taken(desk, which, "bad")
     operation: Any = {

@@ -330,9 +330,7 @@ def test_what_cannot_be_a_hook_or_be_found_by_a_child_is_refused(queue: Queue, m
     assert Worker(queue, local), "threads find them"
 
 
-def test_a_child_that_finds_other_hooks_than_its_worker_is_not_used(
-    queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_with_other_hooks_than_its_worker_is_not_used(queue: Queue, lived: Life, caplog: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(life.handlers.hooks, "_before", [])
     queue.enqueue("plain", "fine")
     with at_work(worker(queue, grace_ms=0)):

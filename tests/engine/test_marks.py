@@ -100,9 +100,7 @@ def failures(*walks: Iterator[Call], one_of: int) -> Counter[str]:
 
 
 @SHARES
-def test_no_failing_call_of_python_writes_a_mark(
-    one_of: int, ironclaim_url: str, closed_port: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_failing_call_of_python_writes_a_mark(one_of: int, ironclaim_url: str, closed_port: int, caplog: Any) -> None:
     away = f"redis://user:{MARK}@127.0.0.1:{closed_port}"
     with caplog.at_level(logging.DEBUG):
         failed = failures(*map(python_calls, (ironclaim_url, away)), one_of=one_of)
@@ -111,9 +109,7 @@ def test_no_failing_call_of_python_writes_a_mark(
 
 
 @SHARES
-def test_no_failing_call_of_the_client_writes_a_mark(
-    one_of: int, ironclaim_url: str, closed_port: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_failing_call_of_the_client_writes_a_mark(one_of: int, ironclaim_url: str, closed_port: int, caplog: Any) -> None:
     with caplog.at_level(logging.DEBUG, logger="ironclaim"), asking(ironclaim_url, allow_changes=True) as client:
         bases = (str(client.base_url), f"http://127.0.0.1:{closed_port}")
         failed = failures(*map(client_calls, bases), one_of=one_of)
@@ -130,9 +126,7 @@ PAYLOAD = json.dumps({"card": MARK})[:-1]
 ENDS = {"serve": ["--port", "no-port"], "top": ["--count", "1", "--every-s", "0.01"], "worker": [], "outbox": []}
 
 
-def commands(
-    parser: argparse.ArgumentParser, before: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+def commands(parser: argparse.ArgumentParser, before: tuple[str, ...] = ()) -> Iterator[tuple[Any, argparse.ArgumentParser]]:
     """Each command with its parser."""
     groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]  # pyright: ignore[reportPrivateUsage]
     if not groups:
@@ -161,9 +155,7 @@ def command_lines(url: str) -> Iterator[list[str]]:
 
 
 @SHARES
-def test_no_failing_command_prints_a_mark(
-    one_of: int, ironclaim_url: str, closed_port: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_failed_command_shows_a_mark(one_of: int, ironclaim_url: str, closed_port: int, caplog: Any, monkeypatch: Any) -> None:
     defaults: Any = ConnectOptions.__init__.__kwdefaults__
     monkeypatch.setattr(ConnectOptions.__init__, "__kwdefaults__", {**(defaults or {}), **QUICK_MS})
     away, failed, seen = f"redis://:{MARK}@127.0.0.1:{closed_port}", Counter[str](), list[str]()

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -67,9 +66,7 @@ def test_a_worker_beats_at_once_and_then_at_its_interval_with_what_it_has_in_han
     assert '"in_hand":1' in beats[0].about and '"jobs":["a"]' in beats[0].about
 
 
-@pytest.mark.parametrize(
-    ("lease_ms", "beat_ms", "every_ms"), [(600_000, 10_000, 10_000), (9_000, 10_000, 3_000), (9_000, 0, 3_000)]
-)
+@pytest.mark.parametrize(("lease_ms", "beat_ms", "every_ms"), [(600_000, 10_000, 10_000), (9000, 10_000, 3000), (9000, 0, 3000)])
 def test_it_renews_with_each_beat_where_a_third_of_its_leases_is_longer(lease_ms: int, beat_ms: int, every_ms: int) -> None:
     """Orphans are told by both: beats that are lost alone must not cost a worker its leases."""
     machine, _ = holding("a", deadline_ms=lease_ms, concurrency=2, lease_ms=lease_ms, beat_ms=beat_ms)
@@ -232,9 +229,7 @@ def ended_pid() -> int:
     ("w1", socket.gethostname(), ended_pid, False), ("w1", socket.gethostname(), os.getpid, False),
     ("w2", "elsewhere", os.getpid, False),
 ])  # fmt: skip
-def test_a_worker_that_finds_another_of_its_name_warns(
-    queue: Queue, caplog: pytest.LogCaptureFixture, name: str, host: str, pid: Callable[[], int], warned: bool
-) -> None:
+def test_a_worker_warns_of_another_of_its_name(queue: Queue, caplog: Any, name: str, host: str, pid: Any, warned: bool) -> None:
     """Not of one that has just ended on this host, though its beats still count."""
     number, now_ms = pid(), queue.driver.server_now_ms()
     told = json.dumps({"name": name, "host": host, "pid": number})

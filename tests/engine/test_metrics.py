@@ -19,9 +19,8 @@ async def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -
     assert 'ironclaim_jobs_expired_total{queue="desk"} 1' in text and text.endswith("\n")
     lines = text.splitlines()
     expected = {"waiting": 1, "delayed": 1, "blocked": 0, "active": 1, "dead": 1, "finished": 1}
-    assert [line for line in lines if line.startswith("ironclaim_jobs{")] == [
-        f'ironclaim_jobs{{queue="desk",state="{state}"}} {number}' for state, number in expected.items()
-    ]
+    wanted = [f'ironclaim_jobs{{queue="desk",state="{state}"}} {number}' for state, number in expected.items()]
+    assert [line for line in lines if line.startswith("ironclaim_jobs{")] == wanted
     assert 'ironclaim_jobs_finished_total{queue="desk"} 1' in lines and 'ironclaim_jobs_dead_total{queue="desk"} 1' in lines
     assert [line.split()[2:] for line in lines if line.startswith("# TYPE")] == [
         ["ironclaim_jobs", "gauge"], ["ironclaim_jobs_finished_total", "counter"],

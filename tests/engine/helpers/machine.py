@@ -28,9 +28,8 @@ class Machine:
         self.sent_ms: dict[events.CallKind, int] = {}
         self.log: list[events.Action] = []
         self._fences = iter(range(1, 10_000))
-        self.steps = WorkerMachine(
-            self.settings, Lanes("q").call, self.clock, lambda: next(self.incarnations), 0, lambda: self.draws.pop(0)
-        )
+        drawn = (self.incarnations.__next__, 0, lambda: self.draws.pop(0))
+        self.steps = WorkerMachine(self.settings, Lanes("q").call, self.clock, *drawn)
         self.on(events.TimerFired())
 
     @property

@@ -10,12 +10,9 @@ from tests.engine.helpers.mixed_sides import Side
 PER_MS = {"n:mail": 700, "n:sms": 300, "k:*": 500, "k:a": 500}
 #: From which states each action takes a job.
 ACTIONS = {
-    "cancel": ("waiting", "blocked", "delayed", "active"),
+    "cancel": ("waiting", "blocked", "delayed", "active"), "run_now": ("delayed",), "requeue": ("dead",), "discard": ("dead",),
     "remove": ("waiting", "blocked", "delayed", "dead", "finished"),
-    "run_now": ("delayed",),
-    "requeue": ("dead",),
-    "discard": ("dead",),
-}
+}  # fmt: skip
 
 
 class Users(Side):
@@ -107,9 +104,7 @@ class Users(Side):
         bounds = Limit(concurrency, rate, PER_MS[target] if rate else 0, window)
         self.oracle.limits.pop(target, None)
         if concurrency or rate:
-            self.desk.queue.set_limit(
-                name, key=key, concurrency=concurrency, rate=rate, per_ms=bounds.per_ms, window=bounds.window
-            )
+            self.desk.queue.set_limit(name, key=key, concurrency=concurrency, rate=rate, per_ms=bounds.per_ms, window=window)
             self.oracle.limits[target] = bounds
         else:
             self.desk.queue.remove_limit(name, key=key)

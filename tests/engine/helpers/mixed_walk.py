@@ -112,9 +112,7 @@ class MixedWalk(Users):
 
     # -- what schedulers do
 
-    def put_schedule(
-        self, name: str, job_name: str, every_s: int, cron: bool, policy: dict[str, Any], options: dict[str, Any]
-    ) -> None:
+    def put_schedule(self, name: str, job_name: str, every_s: int, cron: bool, policy: Any, options: Any) -> None:
         timing: dict[str, Any] = {"cron": f"*/{every_s} * * * * *"} if cron else {"every_ms": every_s * 1000}
         self.desk.queue.schedules.put(name, job_name, None, late_ms=LATE_MS, **policy, **timing, **options)
         known = self.schedules.put(name, every_s * 1000, policy["missed"], self.now_ms, cron=cron)

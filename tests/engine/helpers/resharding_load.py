@@ -20,6 +20,7 @@ REPEATED_S = 8.0
 def main(url: str, shards: int, folder: Path, seed: int) -> None:
     """Produce until told to stop."""
     draw, made, made_s = random.Random(seed), list[tuple[str, dict[str, Any]]](), list[float]()
+    payload = {"folder": str(folder)}
     with (
         Queue("mails", url=url, shards=shards, connect=ConnectOptions(deadline_ms=10_000)) as queue,
         (folder / f"acknowledged-{seed}").open("a", buffering=1) as acknowledged,
@@ -33,12 +34,8 @@ def main(url: str, shards: int, folder: Path, seed: int) -> None:
                     options["delay_ms"] = draw.randrange(1, 2_000)
                 some.append((f"j{seed}-{len(made) + len(some)}", options))
             try:
-                new = [NewJob("mark", {"folder": str(folder)}, id=job, **options) for job, options in some]
-                came = (
-                    queue.enqueue_many(new)
-                    if len(new) > 1
-                    else [queue.enqueue("mark", new[0].payload, id=some[0][0], **some[0][1])]
-                )
+                new, (job, options) = [NewJob("mark", payload, id=job, **options) for job, options in some], some[0]
+                came = queue.enqueue_many(new) if len(new) > 1 else [queue.enqueue("mark", payload, id=job, **options)]
             except EngineError as error:
                 print(error, file=sys.stderr)
                 continue
@@ -50,7 +47,7 @@ def main(url: str, shards: int, folder: Path, seed: int) -> None:
             # job for 20 s after its end.
             recent = len(made) - bisect_left(made_s, time.monotonic() - REPEATED_S)
             job, options = made[-draw.randrange(1, 1 + max(1, min(recent, 200)))]
-            again = queue.enqueue("mark", {"folder": str(folder)}, id=job, **options)
+            again = queue.enqueue("mark", payload, id=job, **options)
             if again.created:
                 wrong.write(f"again {again}\n")
             # Some hundred jobs a second, on any machine.

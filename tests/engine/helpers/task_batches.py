@@ -21,9 +21,8 @@ KINDS = [Kind("plain"), Kind("inline"), Kind("async"), Kind("plain", processes=1
 
 
 def _told(jobs: list[Job], users: list[UUID], counts: list[int]) -> list[list[object]]:
-    told = [
-        [job.id, type(user).__name__, count, len(jobs), os.getpid()] for job, user, count in zip(jobs, users, counts, strict=True)
-    ]
+    each = zip(jobs, users, counts, strict=True)
+    told = [[job.id, type(user).__name__, count, len(jobs), os.getpid()] for job, user, count in each]
     if 13 in counts:
         raise BatchFailed({jobs[counts.index(13)].id: "unlucky"}, {str(one[0]): one for one in told})
     return told
