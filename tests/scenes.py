@@ -213,8 +213,7 @@ def a_claim_of_classes_with_one_name(desk: Desk, held: Held) -> Operation:
 
 
 def a_claim_under_a_limit(desk: Desk, held: Held) -> Operation:
-    desk.set_limit("n:main", concurrency=2, rate=100, per_ms=1000).enqueue("j1", "j2", "j3")
-    return desk.claim_operation()
+    return desk.set_limit("n:main", concurrency=2, rate=100, per_ms=1000).enqueue("j1", "j2", "j3").claim_operation()
 
 
 def a_claim_of_what_nobody_can_read(desk: Desk, held: Held) -> Operation:
@@ -394,8 +393,7 @@ def news_of_a_class(desk: Desk, held: Held) -> Operation:
 
 def obstacles(desk: Desk, held: Held) -> Operation:
     """With a limit that is full and a lane that waits for it."""
-    desk.set_limit("k:*", concurrency=1).enqueue("tenant1", "tenant2", key="acme").claim("w", 1)
-    desk.pause("other", 60_000)
+    desk.set_limit("k:*", concurrency=1).enqueue("tenant1", "tenant2", key="acme").held("w", 1).pause("other", 60_000)
     return ListObstacles()
 
 
@@ -467,8 +465,7 @@ def a_cancel_of_a_child(desk: Desk, held: Held) -> Operation:
 
 
 def a_cancel_of_a_delayed_retry(desk: Desk, held: Held) -> Operation:
-    desk.enqueue("j", unique="u").retry(held_by(desk)["j"], delay_ms=5_000)
-    return alter(desk, "cancel", "delayed", "j")
+    return alter(desk.enqueue("j", unique="u").retried(held_by(desk)["j"], 5_000), "cancel", "delayed", "j")
 
 
 def a_cancel_of_a_job_that_crashed(desk: Desk, held: Held) -> Operation:

@@ -91,7 +91,7 @@ def test_a_bulk_leaves_the_keys_of_one_call_for_each_job(desk: Desk, delays_ms: 
         if before_ms is not None:
             desk.enqueue("before", delay_ms=before_ms)
         desk.redis.delete(desk.keys.wake("main"))
-        each = [{"delay_ms": ms, "priority": at + 1, "lifo": at == 2} for at, ms in enumerate(delays_ms)]
+        each: list[Any] = [{"delay_ms": ms, "priority": at + 1, "lifo": at == 2} for at, ms in enumerate(delays_ms)]
         jobs = tuple(desk.enqueue_operation(f"j{at}", headers=(("a", "b"),), **some) for at, some in enumerate(each))
         for operation in [EnqueueMany(jobs)] if bulk else jobs:
             desk.run(operation)
