@@ -15,7 +15,7 @@ from engine.queue.history import KEPT_MAX, NAMES_MAX, PAYLOAD_BYTES_MAX, PastJob
 from engine.serializers import UnreadablePayload
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers import history_handlers
-from tests.engine.helpers.by_hand import alter, clean, set_events, set_history
+from tests.engine.helpers.by_hand import alter, set_events, set_history
 from tests.engine.helpers.producing import refused
 from tests.engine.ops import Bury, Drop, Failure, Finish, HistoryRule, Operation, Retry
 
@@ -136,14 +136,6 @@ def ending(desk: Desk, how: str) -> Operation:
 
 
 ENDS = ("finish", "finish and claim", "retry", "bury", "drop", "cancel")
-
-
-@pytest.mark.parametrize("how", ENDS)
-def test_a_call_that_is_sent_again_writes_nothing_twice(desk: Desk, how: str) -> None:
-    desk.send(call := desk.call(ending(desk, how)))
-    once = raw(desk)
-    desk.tick(7).send(call)
-    assert raw(desk) == once and {fields[0] for fields, _ in once} == (set() if how == "retry" else {b"j1", b"j2"})
 
 
 # Jobs that are tried again have not ended.
@@ -322,14 +314,9 @@ def test_off_deletes_what_was_kept(desk: Desk) -> None:
     assert desk.queue.history.list() == [] and desk.queue.history.list().rule is desk.queue.history.rule() is None
 
 
-def test_obliterate_takes_it_away(desk: Desk) -> None:
-    desk.enqueue("j1")
-    assert desk.queue.obliterate() and desk.redis.exists(desk.keys.history, desk.keys.stats) == 0
-
-
-def test_what_is_cleaned_has_ended(desk: Desk) -> None:
-    desk.enqueue("j1", "j2").run(clean(desk, "waiting"))
-    assert sorted(ends(desk)) == [("j1", "discarded"), ("j2", "discarded")]
+def test_obliterate_takes_it_away_and_the_events(desk: Desk) -> None:
+    keys = desk.did(set_events(desk, 1000)).enqueue("j1").keys
+    assert desk.queue.obliterate() and desk.redis.exists(keys.history, keys.events, keys.stats) == 0
 
 
 def test_a_key_that_belongs_to_somebody_else_stops_no_job(desk: Desk) -> None:

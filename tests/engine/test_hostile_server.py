@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import redis
 
-from engine import ConnectOptions, OutcomeUnknown, Queue, ScriptFault, ServerUnavailable, WrongKeyType
-from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
+from engine import ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, WrongKeyType
+from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Release, Retry
 from engine.testing import EmbeddedServer, start_guarded
 from engine.testing.server import server_binary
 from tests.engine.desk import LEASE_MS, Desk
@@ -250,14 +250,6 @@ def test_what_ends_or_keeps_leases_is_applied_to_the_neighbours_of_an_unreadable
     assert [item[0] for item in desk.run(operation).items] == ["ok" if told[0] == "stale" else "repeated", "repeated"]
 
 
-def test_mark_names_the_key_that_cannot_be_read_and_works_when_it_is_gone(desk: Desk) -> None:
-    (lease,) = leased(desk, "j1")
-    key = taken(desk, "run", "j1")
-    refused(WrongKeyType, f"the key {key} is a list", desk.run, Mark(lease))
-    desk.redis.rename("aside", key)
-    assert desk.run(Mark(lease)).result == "ok"
-
-
 @pytest.mark.parametrize("which", ["job", "run"])
 def test_a_sweep_takes_the_leases_beside_one_that_cannot_be_read(desk: Desk, which: str) -> None:
     leased(desk, "bad", "good")
@@ -317,19 +309,6 @@ def test_a_worker_sends_a_finish_until_the_foreign_key_is_gone(queue: Queue, wor
 # -- half of a job
 
 
-@pytest.mark.parametrize("length", [1, 2, 10, 19, 23])
-def test_a_truncated_envelope_is_buried_and_its_neighbours_run(desk: Desk, length: int) -> None:
-    desk.enqueue("bad", "good")
-    raw: Any = desk.redis.get(desk.keys.job("bad"))
-    desk.redis.set(desk.keys.job("bad"), raw[:length])
-    claimed = desk.run(desk.claim_operation())
-    told = [*claimed.corrupt, *(failure.lease.job for failure in claimed.unreadable)]
-    assert [job.lease.job for job in claimed.jobs] == ["good"] and told == ["bad"]
-    if claimed.unreadable:
-        desk.run(Bury(claimed.unreadable))
-    assert desk.places("bad") == {"dead"}
-
-
 @pytest.mark.parametrize("state", ["lane", "due", "active"])
 def test_an_index_entry_without_a_job_is_skipped_and_forgotten(desk: Desk, state: str) -> None:
     desk.enqueue("gone", delay_ms=50 if state == "due" else 0)
@@ -342,9 +321,3 @@ def test_an_index_entry_without_a_job_is_skipped_and_forgotten(desk: Desk, state
     assert [job.lease.job for job in desk.claim("b")] == ["good"]
     assert desk.redis.zcard(desk.keys.active) == 1 and desk.redis.zcard(desk.keys.due) == 0
     assert desk.redis.zcard(desk.keys.lane("main")) == 0 and desk.places("gone") == set()
-
-
-def test_a_script_fault_is_still_told_by_its_class(desk: Desk) -> None:
-    assert issubclass(WrongKeyType, ScriptFault)
-    desk.redis.set(desk.keys.due, "x")
-    refused(ScriptFault, "", desk.sweep)

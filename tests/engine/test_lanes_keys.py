@@ -1,17 +1,20 @@
 """Lanes in raw keys: the envelope, scores and order, delays, promotion, reaping, wake markers, counts (rules 13, 15, 16, 22)."""
 
 import struct
+from typing import Any
 
 import pytest
 
 from engine.errors import Malformed, ScriptFault
 from engine.queue.synchronous import Queue
-from tests.engine.desk import LEASE_MS, START_MS, TOMBSTONE, Desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.producing import refused
 from tests.engine.ops import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
 
 BAND = 2**49
 MIDDLE = 2**48
+#: Envelopes that are none.
+DAMAGE = (b"", b"\xa5", b"\x09" + b"J" * 80, b"\xb5" + b"\xff" * 58, b"\xa5" + b"\xff" * 58, b"\xab" + b"\0" * 80)
 
 
 def order(desk: Desk) -> list[str]:
@@ -77,16 +80,6 @@ def test_rule_16_a_failed_job_goes_back_to_its_old_place(desk: Desk) -> None:
     assert desk.places("first") == {"due"}
     assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 100
     assert order(desk.tick(101)) == ["first", "second"]
-
-
-@pytest.mark.feature("BQ28", "BL08", "MQ14")
-def test_attempts_used_up_bury_the_job_with_its_envelope_and_the_reason(desk: Desk) -> None:
-    assert desk.retry(desk.lease("j1", attempts=2), delay_ms=0, error="first") == ("ok", "retried")
-    assert desk.retry(desk.one().lease, delay_ms=0, error="second") == ("ok", "buried")
-    assert desk.places("j1") == {"dead"}
-    run = desk.run_hash("j1")
-    assert (run["failures"], run["error"], run["outcome"], run.get("nonce")) == ("2", "second", "buried", None)
-    assert desk.redis.get(desk.keys.job("j1"))[:1] != TOMBSTONE and desk.claim() == []
 
 
 def test_release_gives_back_to_the_old_place_without_charging(desk: Desk) -> None:
@@ -171,17 +164,18 @@ def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
 
 
 @pytest.mark.feature("BN12")
-@pytest.mark.parametrize(
-    "damage", [b"", b"\xa5", b"\x09" + b"J" * 80, b"\xb5" + b"\xff" * 58, b"\xa5" + b"\xff" * 58, b"\xab" + b"\0" * 80]
-)
-def test_rule_17_a_corrupt_envelope_is_buried_and_the_claim_goes_on(desk: Desk, damage: bytes) -> None:
-    desk.enqueue("bad", "j1")
-    desk.redis.set(desk.keys.job("bad"), damage)
+@pytest.mark.parametrize("damage", [*DAMAGE, *(slice(length) for length in (1, 2, 10, 19, 23))])
+def test_rule_17_a_corrupt_envelope_is_buried_and_the_claim_goes_on(desk: Desk, damage: Any) -> None:
+    raw: Any = desk.enqueue("bad", "j1").redis.get(desk.keys.job("bad"))
+    desk.redis.set(desk.keys.job("bad"), raw[damage] if isinstance(damage, slice) else damage)
     claimed = desk.run(desk.claim_operation())
     assert [job.lease.job for job in claimed.jobs] == ["j1"]
-    if damage:
-        assert claimed.corrupt == ("bad",) and desk.places("bad") == {"dead"}
-        assert desk.run_hash("bad")["error"] == "corrupt envelope"
+    if claimed.unreadable and isinstance(damage, slice):
+        assert [failure.lease.job for failure in claimed.unreadable] == ["bad"]
+        desk.run(Bury(claimed.unreadable))
+    elif damage:
+        assert claimed.corrupt == ("bad",) and desk.run_hash("bad")["error"] == "corrupt envelope"
+    assert not damage or desk.places("bad") == {"dead"}
 
 
 @pytest.mark.parametrize("by", ["claim", "claim that promotes", "promote", "reap"])

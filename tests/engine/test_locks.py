@@ -55,17 +55,6 @@ def test_a_lock_that_cannot_be_read_is_nobodys(desk: Desk, ironclaim_url: str) -
                 refused(Malformed, next(iter(part)), call, replace(lock, **part))
 
 
-def test_a_lock_that_has_run_out_goes_to_the_next_and_its_old_holder_is_told(desk: Desk) -> None:
-    first = desk.run(acquire(desk, "1" * 16))
-    assert (first.result, first.fence, first.until_ms) == ("held", START_MS, START_MS + 5_000)
-    taken = desk.run(acquire(desk, "2" * 16))
-    assert (taken.result, taken.until_ms) == ("taken", START_MS + 5_000)
-    second = desk.run(acquire(desk.tick(5_000), "2" * 16))
-    assert (second.result, second.fence) == ("held", START_MS + 5_000)
-    assert desk.run(extend(desk, "1" * 16)).result == desk.run(ReleaseLock("nightly", "1" * 16)).result == "lost"
-    assert desk.run(extend(desk, "2" * 16, 9_000)).until_ms == desk.now_ms + 9_000
-
-
 @pytest.mark.parametrize("left_ms", [100, 1])
 def test_a_lock_is_nobody_else_s_until_it_has_run_out(desk: Desk, left_ms: int) -> None:
     first = desk.run(acquire(desk, "1" * 16))
