@@ -16,8 +16,6 @@ from tests.engine.cluster_desk import CALM_MS
 from tests.engine.helpers.processes import is_gone
 from tests.engine.helpers.producing import refused
 
-ROOT = Path(__file__).resolve().parents[2]
-
 #: Two keys of one slot, and a script that reads a key of that slot which it does not declare.
 FIRST, SECOND = "{tag}first", "{tag}second"
 READ_UNDECLARED = "return redis.call('GET', ARGV[1])"

@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,12 @@ class Losses(list[DataLoss]):
         return self[0]
 
 
-def opened(url: str, losses: Losses, **more: Any) -> Queue:
-    queue = Queue("q", url=url, connect=QUICK, **more)
-    queue.on_data_loss(losses.append)
-    return queue
+@contextmanager
+def opened(url: str, **more: Any) -> Iterator[tuple[Queue, Losses]]:
+    """A queue, and what it tells."""
+    with Queue("q", url=url, connect=QUICK, **more) as queue:
+        queue.on_data_loss((losses := Losses()).append)
+        yield queue, losses
 
 
 def enqueue(queue: Queue, count: int) -> None:
@@ -79,8 +82,7 @@ def pair() -> Iterator[Primary]:
 
 
 def test_a_failover_that_lost_acknowledged_jobs_is_told_once_also_when_others_have_enqueued_since(pair: Primary) -> None:
-    losses, late = Losses(), Losses()
-    with opened(pair.front.url, losses) as first, opened(pair.front.url, late) as second:
+    with opened(pair.front.url) as (first, losses), opened(pair.front.url) as (second, late):
         enqueue(first, 5)
         enqueue(second, 1)
         pair.in_step()
@@ -106,8 +108,7 @@ def test_a_failover_that_lost_acknowledged_jobs_is_told_once_also_when_others_ha
 
 
 def test_a_failover_that_lost_nothing_is_not_reported(pair: Primary, caplog: pytest.LogCaptureFixture) -> None:
-    losses = Losses()
-    with opened(pair.front.url, losses) as queue:
+    with opened(pair.front.url) as (queue, losses):
         enqueue(queue, 5)
         pair.in_step()
         pair.cut()
@@ -121,12 +122,12 @@ def test_a_failover_that_lost_nothing_is_not_reported(pair: Primary, caplog: pyt
 
 def test_a_worker_tells_of_claims_that_are_gone(pair: Primary) -> None:
     """Its queue object has enqueued nothing: what it was acknowledged is claims and finishes."""
-    losses, ran = Losses(), list[str]()
+    ran = list[str]()
     handlers = some_handlers(lambda job: ran.append(job.id))
     with Queue("q", url=pair.primary.url) as producer:
         enqueue(producer, 3)
         pair.in_step()
-        with opened(pair.front.url, losses) as queue, at_work(Worker(queue, handlers, sweep_ms=50)):
+        with opened(pair.front.url) as (queue, losses), at_work(Worker(queue, handlers, sweep_ms=50)):
             wait_until(lambda: len(ran) == 3, "all have run")
             pair.in_step()
             pair.cut()
@@ -138,8 +139,7 @@ def test_a_worker_tells_of_claims_that_are_gone(pair: Primary) -> None:
 
 @pytest.mark.parametrize("how", ["connection", "bulk", "handshake"])
 def test_an_emptied_server_is_noticed(ironclaim_url: str, how: str, caplog: pytest.LogCaptureFixture, client: Any) -> None:
-    losses = Losses()
-    with opened(ironclaim_url, losses) as queue:
+    with opened(ironclaim_url) as (queue, losses):
         enqueue(queue, 3)
         client.flushall()
         if how == "handshake":
@@ -160,8 +160,7 @@ def test_an_emptied_server_is_noticed(ironclaim_url: str, how: str, caplog: pyte
 
 
 def test_a_worker_hears_by_its_beats_that_the_server_was_emptied(ironclaim_url: str, client: Any) -> None:
-    losses = Losses()
-    with opened(ironclaim_url, losses) as queue, at_work(Worker(queue, some_handlers(), beat_ms=100)):
+    with opened(ironclaim_url) as (queue, losses), at_work(Worker(queue, some_handlers(), beat_ms=100)):
         wait_until(lambda: client.llen("ic:{q}:era") == 1, "the worker has noted the server")
         wait_until(lambda: client.zcard("ic:{q}:workers") == 1, "it beats")
         client.flushall()
@@ -188,8 +187,7 @@ def test_a_beat_that_left_before_a_loss_was_told_does_not_tell_it_again(ironclai
 
 
 def test_each_shard_of_a_queue_has_sequences_of_its_own(ironclaim_url: str, client: Any) -> None:
-    losses = Losses()
-    with opened(ironclaim_url, losses, shards=4) as queue:
+    with opened(ironclaim_url, shards=4) as (queue, losses):
         for number in range(60):
             assert queue.enqueue("work", {}, id=f"j{number}").created
         assert silent(losses), "other shards begin to count anew, and nothing is lost by that"
@@ -204,8 +202,7 @@ def test_each_shard_of_a_queue_has_sequences_of_its_own(ironclaim_url: str, clie
 
 
 def test_what_people_do_to_a_queue_and_to_connections_is_no_loss(ironclaim_url: str, client: Any) -> None:
-    losses = Losses()
-    with opened(ironclaim_url, losses) as queue:
+    with opened(ironclaim_url) as (queue, losses):
         enqueue(queue, 3)
         for _ in range(3):
             client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -252,11 +249,11 @@ def test_looking_at_a_queue_writes_nothing(queue: Queue, client: Any) -> None:
 @pytest.mark.parametrize("kept", ["nothing", "snapshot", "everything"])
 def test_a_restart_tells_of_what_it_has_lost(tmp_path: Path, closed_port: int, kept: str) -> None:
     """kill -9, and the same port again: empty, with the RDB file of before the last jobs, with the append-only file of all."""
-    port, losses = closed_port, Losses()
+    port = closed_port
     always = ("--appendonly", "yes", "--appendfsync", "always") if kept == "everything" else ()
     first = EmbeddedServer(port=port, folder=tmp_path, flags=always)
     first.__enter__()
-    with opened(f"redis://127.0.0.1:{port}/0", losses) as queue:
+    with opened(f"redis://127.0.0.1:{port}/0") as (queue, losses):
         enqueue(queue, 4)
         if kept == "snapshot":
             with raw_client(first.url) as client:
@@ -282,10 +279,9 @@ def test_a_restart_tells_of_what_it_has_lost(tmp_path: Path, closed_port: int, k
 
 def test_each_of_several_losses_in_a_row_is_told(closed_port: int) -> None:
     """The handshake with the next server that lacks something tells it anew, whoever met the one before."""
-    port, losses = closed_port, Losses()
-    with opened(f"redis://127.0.0.1:{port}/0", losses) as queue:
+    with opened(f"redis://127.0.0.1:{closed_port}/0") as (queue, losses):
         for count in (2, 3, 4):
-            with EmbeddedServer(port=port) as server:
+            with EmbeddedServer(port=closed_port) as server:
                 enqueue(queue, count)
                 with raw_client(server.url) as client:
                     assert client.llen("ic:{q}:era") == 1 and client.get("ic:{q}:seq") == str(count)
@@ -314,8 +310,7 @@ async def test_callbacks_break_no_call_and_coroutines_run_in_their_loop(ironclai
 
 
 def test_a_callback_that_raises_breaks_no_call_of_a_blocking_queue(ironclaim_url: str, client: Any) -> None:
-    losses = Losses()
-    with opened(ironclaim_url, losses) as queue:
+    with opened(ironclaim_url) as (queue, losses):
         queue.on_data_loss(lambda loss: 1 / 0)
         enqueue(queue, 1)
         client.flushall()

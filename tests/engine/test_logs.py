@@ -65,7 +65,10 @@ def said(lines: list[dict[str, Any]], text: str) -> dict[str, Any]:
     return line
 
 
-def run(queue: Queue, handlers: Handlers, **settings: Any) -> None:
+def run(queue: Queue, handlers: Handlers, *jobs: str, **settings: Any) -> None:
+    """Enqueue these jobs, and run them."""
+    for job in jobs:
+        queue.enqueue("work", {"n": 1}, id=job, attempts=1)
     settings = {"sweep_ms": 50, **settings}
     Worker(queue, handlers, name="w", **settings).run(burst=True)
 
@@ -91,8 +94,7 @@ def test_records_of_a_handler_in_a_thread_carry_its_job(queue: Queue, lines: lis
         except ValueError:
             log.exception("it failed")
 
-    queue.enqueue("work", {}, id="j")
-    run(queue, handlers)
+    run(queue, handlers, "j")
     log.info("outside")
     line = said(lines, "in a thread")
     assert fields(line) == OF_J and line["fence"] == fences[0] and line["logger"] == "shop.orders"
@@ -115,26 +117,21 @@ def test_records_of_coroutines_carry_their_own_job_while_they_take_turns(queue: 
             await asyncio.sleep(0.001)
             await asyncio.gather(deeper(f"task of {job.id} {turn}"), asyncio.to_thread(log.info, f"thread of {job.id} {turn}"))
 
-    for job in ("a", "b", "c"):
-        queue.enqueue("work", {}, id=job)
-    run(queue, handlers)
-    for job in ("a", "b", "c"):
+    run(queue, handlers, *"abc")
+    for job in "abc":
         for turn in range(5):
             for kind in ("task", "thread"):
                 assert fields(said(lines, f"{kind} of {job} {turn}")) == ("w", "q", job, "work", 1)
 
 
 def test_records_of_a_batch_carry_the_name_and_of_one_job_its_id(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    for job in ("a", "b", "c"):
-        queue.enqueue("work", {}, id=job)
-    run(queue, some_handlers(lambda jobs: log.info("batch of %d", len(jobs)), batch=2))
+    run(queue, some_handlers(lambda jobs: log.info("batch of %d", len(jobs)), batch=2), *"abc")
     assert fields(said(lines, "batch of 2")) == ("w", "q", None, "work", None)
     assert fields(said(lines, "batch of 1")) == ("w", "q", "c", "work", 1)
 
 
 def test_records_of_the_worker_itself_carry_its_queue_and_no_job_of_another(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    queue.enqueue("work", {}, id="j", attempts=1)
-    run(queue, some_handlers(raises(ValueError("no"))))
+    run(queue, some_handlers(raises(ValueError("no"))), "j")
     (failed,) = [line for line in lines if "failed" in line["message"]]
     assert fields(failed) == OF_J
     others = [line for line in lines if line["logger"] == "ironclaim.worker" and line is not failed]
@@ -143,8 +140,7 @@ def test_records_of_the_worker_itself_carry_its_queue_and_no_job_of_another(queu
 
 def test_what_a_record_has_of_its_own_stays(queue: Queue, lines: list[dict[str, Any]]) -> None:
     """`extra` may name the same fields: logging refuses names that a record has already."""
-    queue.enqueue("work", {}, id="j")
-    run(queue, some_handlers(lambda job: log.info("own", extra={"queue": "own", "job_id": 7, "attempt": "x"})))
+    run(queue, some_handlers(lambda job: log.info("own", extra={"queue": "own", "job_id": 7, "attempt": "x"})), "j")
     assert fields(said(lines, "own")) == ("w", "own", 7, "work", "x") and queue.counts().finished == 1
 
 
@@ -159,9 +155,7 @@ def test_a_job_that_its_handler_buries_is_a_warning_and_a_discarded_one_is_not(q
     def work(job: Job) -> None:
         raise (Bury if job.id == "b" else Discard)("no such order")
 
-    queue.enqueue("work", {}, id="b")
-    queue.enqueue("work", {}, id="d")
-    run(queue, some_handlers(work))
+    run(queue, some_handlers(work), "b", "d")
     ended = [line for line in lines if " ended: " in line["message"]]
     assert {line["job_id"]: line["level"] for line in ended} == {"b": "warning", "d": "info"}
 
@@ -184,8 +178,7 @@ def test_formats_and_queues_of_the_standard_library_see_the_fields(queue: Queue)
     own.propagate = False
     own.handlers = [direct, passing]
     own.setLevel(logging.INFO)
-    queue.enqueue("work", {}, id="j")
-    run(queue, some_handlers(lambda job: own.info("it is %s", "said")))
+    run(queue, some_handlers(lambda job: own.info("it is %s", "said")), "j")
     assert stream.getvalue() == "j of q: it is said\n" and seen == ["j False"]
     assert vars(told.get_nowait())["job_id"] == "j" and vars(pickle.loads(pickles[0]))["queue"] == "q"
 
@@ -256,9 +249,8 @@ quiet = logging.getLogger("shop.quiet")
 
 @pytest.mark.feature("BN37")
 def test_records_of_a_child_process_are_written_by_its_worker(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    queue.enqueue("work", {"n": 1}, id="j")
     quiet.setLevel(logging.DEBUG)
-    run(queue, some_handlers(in_a_child), processes=1)
+    run(queue, some_handlers(in_a_child), "j", processes=1)
     quiet.setLevel(logging.NOTSET)
     texts = ["in a child: {'n': 1}", "in a thread of the child", "of a logger with a level of its own", "it failed"]
     assert [line["message"] for line in lines if line["logger"].startswith("shop")] == texts
@@ -268,8 +260,7 @@ def test_records_of_a_child_process_are_written_by_its_worker(queue: Queue, line
 
 
 def test_nothing_that_a_child_has_logged_is_lost_with_it(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    queue.enqueue("work", {}, id="j", attempts=1)
-    run(queue, some_handlers(dies), processes=1)
+    run(queue, some_handlers(dies), "j", processes=1)
     assert fields(said(lines, "before the end")) == OF_J
 
 

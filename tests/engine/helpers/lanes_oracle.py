@@ -4,6 +4,7 @@ It knows nothing of parked or resting lanes: it says what may be claimed now, fr
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.engine.ops import Lease, Limit
 
@@ -57,13 +58,15 @@ class Oracle:
     def paused(self, name: str, now_ms: int) -> bool:
         return any(until_ms == 0 or until_ms > now_ms for until_ms in (self.pauses.get(who, 1) for who in ("*", name)))
 
+    def waits(self, job: Any, now_ms: int) -> bool:
+        return job.lease is None and job.due_ms <= now_ms
+
     def claimable(self, classes: tuple[str, ...], now_ms: int) -> dict[str, Job]:
         """The jobs that a claim of one job may lease now, whatever their turn."""
         return {
             name: job
             for name, job in self.jobs.items()
-            if job.lease is None
-            and job.due_ms <= now_ms
+            if self.waits(job, now_ms)
             and job.name in classes
             and not self.paused(job.name, now_ms)
             and all(self.room(limit_id, limit, now_ms) > 0 for limit_id, limit in self.limits_of(job).items())

@@ -6,7 +6,7 @@ is done by hand, and how long the ids of ended jobs are known (rules 3 to 7, 12,
 from dataclasses import dataclass, field
 
 from engine.ops.jobs import Lease
-from tests.engine.helpers.lanes_oracle import Job, Oracle
+from tests.engine.helpers.lanes_oracle import Oracle
 from tests.engine.helpers.mixed_work import BLUR_MS, DONE, KNOWN_MS, SENT_MS, Ended, Work
 
 
@@ -59,15 +59,8 @@ class MixedOracle(Oracle):
             found.setdefault(work.state, []).append((job, 0 if work.state == "waiting" else work.at_ms))
         return {state: sorted(jobs) for state, jobs in found.items()}
 
-    def claimable(self, classes: tuple[str, ...], now_ms: int) -> dict[str, Job]:
-        return {
-            job: work
-            for job, work in self.works.items()
-            if work.state == "waiting"
-            and work.name in classes
-            and not self.paused(work.name, now_ms)
-            and all(self.room(limit_id, limit, now_ms) > 0 for limit_id, limit in self.limits_of(work).items())
-        }
+    def waits(self, job: Work, now_ms: int) -> bool:
+        return job.state == "waiting"
 
     def fate(self, job: str, now_ms: int) -> str:
         """What a job is to those that need it: open, done, lost, or '' for one of which nothing is known."""

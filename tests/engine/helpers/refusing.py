@@ -1,15 +1,9 @@
 """What a call is refused with."""
 
-from collections.abc import Callable
-from typing import Any
-
-import pytest
+from functools import partial
 
 from engine import Malformed
+from tests.engine.helpers.producing import refused
 
-
-def malformed(call: Callable[..., object], *given: Any, **more: Any) -> Malformed:
-    """The refusal of a call; fails when it is not refused."""
-    with pytest.raises(Malformed) as caught:
-        call(*given, **more)
-    return caught.value
+#: The refusal of a call; fails when it is not refused.
+malformed = partial(refused, Malformed, None)
