@@ -176,9 +176,10 @@ class Desk:
     def run(self, operation: Operation) -> Any:
         return self.queue.driver.run(self.call(operation))
 
-    def did(self, operation: Operation) -> Self:
-        """Run it, whatever it answers."""
-        self.run(operation)
+    def did(self, *operations: Operation) -> Self:
+        """Run them, whatever they answer."""
+        for operation in operations:
+            self.run(operation)
         return self
 
     def send(self, call: Call[Any]) -> Any:

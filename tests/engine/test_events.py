@@ -34,8 +34,7 @@ def on(desk: Desk, keep: int = 1000) -> None:
 @pytest.mark.feature("BL05", "MQ36")
 def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     desk.queue.events.on()
-    desk.run(desk.enqueue_operation("j1", delay_ms=50, attempts=2))
-    desk.run(desk.enqueue_many_operation("j2", "j3", delays_ms=(0, 70)))
+    desk.enqueue("j1", delay_ms=50, attempts=2).run(desk.enqueue_many_operation("j2", "j3", delays_ms=(0, 70)))
     assert told(desk) == [("created", "j1", "delayed"), ("created", "j2", "waiting"), ("created", "j3", "delayed")]
     entries: Any = desk.redis.xrange(desk.keys.events)
     raw, fields = entries[0]
@@ -43,12 +42,10 @@ def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     (first, *_) = desk.queue.events.read("0", wait_ms=0)
     assert first == Event(raw.decode(), int(raw.split(b"-")[0]), "created", "j1", "main", "delayed")
     forget_what_was(desk)
-    desk.later(50)
-    j1, j2 = desk.claim("a")
+    j1, j2 = desk.swept(50).claim("a")
     desk.run(NoteProgress(j2.lease, 1, b'"percent":42.5,"message":null,"data":null}'))
     assert desk.finish(j2.lease) == [("ok", "finished")]
-    desk.retry(j1.lease, 10, "boom")
-    desk.retry(desk.tick(10).one().lease, 10, "boom again")
+    desk.retry(desk.retried(j1.lease, 10, "boom").tick(10).one().lease, 10, "boom again")
     assert told(desk) == [
         ("promoted", "j1", ""), *(("claimed", job, "a") for job in ("j1", "j2")), ("progress", "j2", "42.5"),
         ("finished", "j2", ""), ("failed", "j1", "boom"), ("promoted", "j1", ""), ("claimed", "j1", "a"),
@@ -57,27 +54,18 @@ def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
 
 
 def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
-    desk.enqueue("j1", "j2", "j3", "j4")
-    desk.enqueue("late", delay_ms=60_000)
-    on(desk)
+    on(desk.enqueue("j1", "j2", "j3", "j4").enqueue("late", delay_ms=60_000))
     j1, j2 = desk.claim("a", limit=2)
-    desk.run(Bury((Failure(j1.lease, "bad"),)))
-    desk.run(alter(desk, "requeue", "dead", "j1"))
-    desk.release(j2.lease)
-    desk.run(alter(desk, "cancel", "waiting", "j3"))
-    desk.run(alter(desk, "discard", "waiting", "j4"))
-    desk.run(alter(desk, "run_now", "delayed", "late"))
-    desk.pause("main", 500)
-    desk.pause()
-    desk.resume()
+    desk.did(Bury((Failure(j1.lease, "bad"),)), alter(desk, "requeue", "dead", "j1")).release(j2.lease)
+    desk.did(alter(desk, "cancel", "waiting", "j3"), alter(desk, "discard", "waiting", "j4"))
+    desk.did(alter(desk, "run_now", "delayed", "late")).pause("main", 500).pause().resume()
     expected = [("claimed", "j1", "a"), ("claimed", "j2", "a"), ("buried", "j1", "bad"), ("requeued", "j1", "")]
     expected += [("released", "j2", ""), ("cancelled", "j3", ""), ("discarded", "j4", ""), ("promoted", "late", "")]
     expected += [("paused", "", "500"), ("paused", "", ""), ("resumed", "", "")]
     assert told(desk) == expected
     assert [event.name for event in desk.queue.events.read("0", wait_ms=0)][-3:] == ["main", "*", "*"]
     forget_what_was(desk)
-    desk.tick(500)
-    assert len(desk.claim("b", limit=3)) == 3
+    assert len(desk.tick(500).claim("b", limit=3)) == 3
     desk.sweep_past(LEASE_MS + 1)
     assert sorted(told(desk)[3:]) == [("reaped", job, "b") for job in ("j1", "j2", "late")]
 
@@ -130,8 +118,7 @@ TOLD = {
 
 def begin(desk: Desk, what: str) -> Operation:
     on(desk)
-    desk.enqueue("j1")
-    desk.enqueue("late", delay_ms=50 if what == "promote" else 10 * LEASE_MS)
+    desk.enqueue("j1").enqueue("late", delay_ms=50 if what == "promote" else 10 * LEASE_MS)
     operation = operations(desk, what)
     forget_what_was(desk)
     return operation

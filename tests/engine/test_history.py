@@ -51,11 +51,8 @@ def raw(desk: Desk) -> list[tuple[list[bytes], float]]:
 
 def test_an_end_has_name_keys_size_times_and_worker(desk: Desk) -> None:
     begun_ms = desk.now_ms
-    desk.enqueue("order-7", key="acme", unique="o7", delay_ms=30)
-    desk.later(130)
-    (job,) = desk.claim("w")
-    desk.tick(250)
-    desk.finish(job.lease)
+    job = desk.enqueue("order-7", key="acme", unique="o7", delay_ms=30).swept(130).one("w")
+    desk.tick(250).finish(job.lease)
     fence, size = str(job.lease.fence).encode(), len(job.payload)
     numbers = f"{begun_ms} {begun_ms + 30} {fence.decode()} 1 0 0 {size}".encode()
     assert raw(desk) == [([b"order-7", fence, b"finished", b"main", b"acme", b"o7", b"w", numbers, b"", b"", b""], desk.now_ms)]
@@ -72,21 +69,15 @@ def test_an_end_has_name_keys_size_times_and_worker(desk: Desk) -> None:
 
 def test_every_kind_of_end_is_kept_with_its_error(desk: Desk) -> None:
     desk.enqueue("good", "bad", "tired", "skip", "drop", "moved", "crash", "stopped", attempts=2, crashes_max=2)
-    desk.enqueue("waits", "old")
-    desk.enqueue("late", expires_ms=50)
+    desk.enqueue("waits", "old").enqueue("late", expires_ms=50)
     held = {job.lease.job: job.lease for job in desk.claim("w", limit=8)}
-    desk.finish(held["good"])
-    desk.bury(held["bad"], error="no\0more")
-    desk.retry(held["tired"], 10, "boom")
+    desk.finished(held["good"]).retried(held["tired"], 10, "boom").bury(held["bad"], error="no\0more")
     leases = tuple(held[job] for job in ("skip", "drop", "moved"))
     desk.run(Drop(leases, ("skipped", "discarded", "rerouted"), ("not now", "", "to another")))
-    desk.run(alter(desk, "cancel", "active", "stopped"))
-    desk.run(alter(desk, "cancel", "waiting", "waits"))
-    desk.run(alter(desk, "remove", "waiting", "old"))
-    desk.later(51)
+    desk.did(alter(desk, "cancel", "active", "stopped"), alter(desk, "cancel", "waiting", "waits"))
+    desk.did(alter(desk, "remove", "waiting", "old")).later(51)
     desk.retry(next(job.lease for job in desk.claim("w") if job.lease.job == "tired"), 10, "boom again")
-    desk.sweep_past(LEASE_MS + 1)
-    desk.crash("crash", worker="x")
+    desk.past(LEASE_MS + 1).crash("crash", worker="x")
     found = {past.id: past for past in desk.queue.history.list()}
     wanted = {"good": ("finished", ""), "bad": ("dead", "no more"), "tired": ("dead", "boom again")}
     wanted |= {"skip": ("skipped", "not now"), "drop": ("discarded", ""), "moved": ("rerouted", "to another")}
@@ -102,8 +93,7 @@ def test_every_kind_of_end_is_kept_with_its_error(desk: Desk) -> None:
 
 def test_a_dead_job_that_is_requeued_has_both_ends(desk: Desk) -> None:
     desk.bury(desk.enqueue("j").one().lease)
-    desk.tick(5).run(alter(desk, "requeue", "dead", "j"))
-    desk.bury(desk.one("b").lease)
+    desk.bury(desk.tick(5).did(alter(desk, "requeue", "dead", "j")).one("b").lease)
     desk.tick(5).run(alter(desk, "discard", "dead", "j"))
     assert ends(desk) == [("j", "discarded"), ("j", "dead"), ("j", "dead")]
     latest, *_ = desk.queue.history.list()
@@ -201,8 +191,7 @@ def test_rule_01_an_end_that_was_cut_off_and_never_came_leaves_no_entry(desk: De
             lease = desk.one("b").lease
             desk.tick(5).run(Finish((lease,)) if later == "finish" else Bury((Failure(lease, "no"),)))
         if later == "requeued":
-            desk.run(alter(desk, "requeue", "dead", "j"))
-            desk.finish(desk.claim("c")[0].lease)
+            desk.finish(desk.did(alter(desk, "requeue", "dead", "j")).claim("c")[0].lease)
         outcomes = {"finish": ["finished"], "bury": ["dead"], "cancel": ["cancelled"]}.get(later, ["finished", "dead"])
         assert [past.outcome for past in desk.queue.history.list()] == outcomes + ["dead"] * died, writes
 
@@ -258,8 +247,7 @@ def test_a_sweep_removes_a_bounded_number_and_asks_for_the_next_one(desk: Desk) 
 
 def test_only_the_names_that_are_meant(desk: Desk) -> None:
     on(desk, names=("sms", "mail"))
-    desk.enqueue("m", name="main")
-    desk.enqueue("s", name="sms")
+    desk.enqueue("m", name="main").enqueue("s", name="sms")
     desk.finish(*(job.lease for job in desk.claim("a", classes=("main", "sms"))))
     assert ends(desk) == [("s", "finished")]
     assert desk.queue.history.list().rule == desk.queue.history.rule() == HistoryRule(1000, 0, 0, ("sms", "mail"))

@@ -315,9 +315,7 @@ def test_an_index_entry_without_a_job_is_skipped_and_forgotten(desk: Desk, state
     if state == "active":
         desk.claim()
     desk.redis.delete(desk.keys.job("gone"), desk.keys.run("gone"))
-    desk.enqueue("good")
-    desk.sweep_past(LEASE_MS + 1)
-    desk.sweep()
+    desk.enqueue("good").past(LEASE_MS + 1).sweep()
     assert [job.lease.job for job in desk.claim("b")] == ["good"]
     assert desk.redis.zcard(desk.keys.active) == 1 and desk.redis.zcard(desk.keys.due) == 0
     assert desk.redis.zcard(desk.keys.lane("main")) == 0 and desk.places("gone") == set()

@@ -30,8 +30,7 @@ def test_what_is_told_of_jobs_in_every_state(desk: Desk) -> None:
     jobs, dead = desk.queue.jobs, desk.queue.dead
     desk.enqueue("dead", "finished", "cancelled", "removed", attempts=1, headers=(("trace", "t1"),))
     found = {job.lease.job: job.lease for job in desk.claim("w")}
-    desk.retry(found["dead"], error="ValueError: no")
-    desk.finish(found["finished"])
+    desk.retried(found["dead"], error="ValueError: no").finish(found["finished"])
     desk.redis.zrem(desk.keys.active, "cancelled", "removed")
     desk.redis.delete(desk.keys.run("cancelled"), desk.keys.run("removed"), desk.keys.job("cancelled"), desk.keys.job("removed"))
     lease = desk.enqueue("active", payload={"n": [1, 2]}, key="k", unique="u", priority=9).one("w").lease
@@ -64,8 +63,7 @@ def test_what_is_told_of_jobs_in_every_state(desk: Desk) -> None:
 @pytest.mark.feature("BL29", "MQ37")
 def test_pages_of_a_state_from_either_end(desk: Desk) -> None:
     for number in range(7):
-        desk.enqueue(f"w{number}", key=f"k{number % 2}")
-        desk.enqueue(f"d{number}", delay_ms=1000 + number)
+        desk.enqueue(f"w{number}", key=f"k{number % 2}").enqueue(f"d{number}", delay_ms=1000 + number)
     for state in ("waiting", "delayed"):
         whole = [job.id for job in desk.queue.jobs.list(state)]
         back = [job.id for job in desk.queue.jobs.list(state, newest_first=True)]

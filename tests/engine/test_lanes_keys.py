@@ -9,7 +9,7 @@ from engine.errors import Malformed, ScriptFault
 from engine.queue.synchronous import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.producing import refused
-from tests.engine.ops import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
+from tests.engine.ops import Bury, Claim, Count, Extend, Finish, Listing, Release
 
 BAND = 2**49
 MIDDLE = 2**48
@@ -48,9 +48,7 @@ def test_rule_15_run_lives_from_the_first_claim_to_the_end_and_a_tombstone_follo
 
 @pytest.mark.feature("BQ11", "BL03")
 def test_rule_16_higher_priority_first_then_first_in_first_out_and_lifo_before_its_equals(desk: Desk) -> None:
-    desk.enqueue("low", priority=1)
-    desk.enqueue("a", "b")
-    desk.enqueue("stack1", "stack2", lifo=True)
+    desk.enqueue("low", priority=1).enqueue("a", "b").enqueue("stack1", "stack2", lifo=True)
     desk.enqueue("c").enqueue("high", priority=10)
     assert order(desk) == ["high", "stack2", "stack1", "a", "b", "c", "low"]
 
@@ -104,8 +102,7 @@ def test_a_reaped_job_goes_back_to_its_old_place_and_a_crash_is_counted(desk: De
 
 @pytest.mark.feature("BQ06", "BQ08", "BN05", "MQ07")
 def test_rule_13_a_claim_promotes_up_to_100_due_jobs_first(desk: Desk) -> None:
-    desk.enqueue(*[f"j{number:03}" for number in range(150)], delay_ms=100)
-    desk.tick(100)
+    desk.enqueue(*[f"j{number:03}" for number in range(150)], delay_ms=100).tick(100)
     assert len(desk.claim("a", limit=150)) == 100 and len(desk.claim("b", limit=150)) == 50
 
 
@@ -142,11 +139,9 @@ def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
     assert not marker_taken(), "not the head of due"
     desk.enqueue("sooner", delay_ms=350)
     assert marker_taken(), "a delayed job that becomes the head of due"
-    desk.claim("c")
-    desk.later(400)
+    desk.held("c").later(400)
     assert marker_taken(), "a sweep that promotes"
-    desk.tick(400)
-    desk.claim("d")
+    desk.tick(400).claim("d")
     assert not marker_taken()
     desk.sweep_past(LEASE_MS + 1)
     assert marker_taken(), "a sweep that reaps"
@@ -157,8 +152,7 @@ def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
     assert marker_taken()
     desk.run(Finish(tuple(left), desk.claim_operation("e", limit=1)))
     assert marker_taken(), "a fused call that leaves claimable work"
-    desk.claim("f")
-    desk.sweep()
+    desk.held("f").sweep()
     assert not marker_taken(), "and no sweep while none is"
     assert third.lease.job == "j3"
 
@@ -184,8 +178,7 @@ def test_rule_17_whatever_buries_a_corrupt_job_names_it(desk: Desk, by: str) -> 
     delayed = by in ("claim that promotes", "promote")
     desk.enqueue("bad", delay_ms=50 if delayed else 0)
     if by == "reap":
-        desk.claim()
-        desk.sweep_past(LEASE_MS)
+        desk.held().sweep_past(LEASE_MS)
     desk.redis.setrange(desk.keys.job("bad"), 0, b"\xff")
     desk.tick(50 if delayed else 1)
     operation = desk.claim_operation() if "claim" in by else desk.sweep_operation()
@@ -200,12 +193,9 @@ def test_rule_17_a_claim_stops_at_one_mebibyte_but_takes_one_job(desk: Desk) -> 
 
 @pytest.mark.feature("BQ33", "BL28")
 def test_counts_and_listing_see_every_state(desk: Desk) -> None:
-    desk.enqueue("waits1", "waits2", "runs", "dies", "ends")
-    desk.enqueue("sleeps", delay_ms=5_000)
+    desk.enqueue("waits1", "waits2", "runs", "dies", "ends").enqueue("sleeps", delay_ms=5_000)
     jobs = {job.lease.job: job.lease for job in desk.leased("needs", needs=("runs",))}
-    desk.finish(jobs["ends"])
-    desk.run(Bury((Failure(jobs["dies"], "no"),)))
-    desk.run(Release((jobs["waits1"], jobs["waits2"])))
+    desk.finished(jobs["ends"]).released(jobs["waits1"], jobs["waits2"]).bury(jobs["dies"])
     counts = desk.run(Count())
     assert (counts.waiting, counts.delayed, counts.active, counts.dead, counts.done) == (2, 1, 1, 1, 1)
     assert counts.blocked == 1 and (counts.finished, counts.buried, counts.srv_us) == (1, 1, START_MS * 1000)

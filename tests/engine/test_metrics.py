@@ -40,8 +40,7 @@ def test_names_ages_pauses_and_workers(desk: Desk) -> None:
     desk.enqueue("j1", "j2").enqueue("j3", name="other", key="acme")
     about = json.dumps({"name": "w1", "concurrency": 4})
     desk.run(Beat("a" * 16, 1, 30_000, desk.now_ms + 30_000, LEASE_MS, 1000, about))
-    desk.tick(1_500)
-    desk.pause("other")
+    desk.tick(1_500).pause("other")
     lines = desk.queue.metrics().splitlines()
     samples = [line for line in lines if line.startswith(("ironclaim_jobs_w", "ironclaim_old", "ironclaim_pau", "ironclaim_wor"))]
     assert samples == [
