@@ -65,9 +65,8 @@ def shuffled_halves(seed: int, *, first: bool) -> Order:
     def order(keys: list[str], call: Call[Any]) -> tuple[list[str], int]:
         dice = random.Random(seed)
         ours = {key for key in sorted(keys) if key in call.keys or dice.random() < 0.5}
-        return sorted(dice.sample(sorted(keys), len(keys)), key=lambda key: (key in ours) != first), (
-            len(ours) if first else len(keys) - len(ours)
-        )
+        ordered = sorted(dice.sample(sorted(keys), len(keys)), key=lambda key: (key in ours) != first)
+        return ordered, len(ours) if first else len(keys) - len(ours)
 
     return order
 

@@ -27,17 +27,12 @@ with {made}({settings}) as servers:
     print({pids}, flush=True)
     time.sleep(600)
 """
+SLOW = pytest.mark.slow
 #: Module, class, settings, the expression of the processes' ids, and how many they are.
 OWNED = [
-    pytest.param("engine.testing", "EmbeddedServer", "", "servers.pid", 1, id="server"),
-    pytest.param(
-        "chaos.topology.embedded_cluster", "EmbeddedCluster", "", "*servers.pids", 3, id="cluster", marks=pytest.mark.slow
-    ),
-    pytest.param(
-        *("chaos.topology.embedded_sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5),
-        id="sentinel",
-        marks=pytest.mark.slow,
-    ),
+    ("engine.testing", "EmbeddedServer", "", "servers.pid", 1),
+    pytest.param("chaos.topology.embedded_cluster", "EmbeddedCluster", "", "*servers.pids", 3, marks=SLOW),
+    pytest.param("chaos.topology.embedded_sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5, marks=SLOW),
 ]
 
 

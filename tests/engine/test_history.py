@@ -116,13 +116,10 @@ def ending(desk: Desk, how: str) -> Operation:
     leases = (one.lease, two.lease)
     failures = tuple(Failure(lease, "boom", 10) for lease in leases)
     return {
-        "finish": lambda: Finish(leases),
-        "finish and claim": lambda: Finish(leases, desk.claim_operation("a")),
-        "retry": lambda: Retry(failures),
-        "bury": lambda: Bury(failures),
-        "drop": lambda: Drop(leases, ("skipped", "discarded")),
-        "cancel": lambda: alter(desk, "cancel", "active", "j1", "j2"),
-    }[how]()
+        "finish": Finish(leases), "finish and claim": Finish(leases, desk.claim_operation("a")), "retry": Retry(failures),
+        "bury": Bury(failures), "drop": Drop(leases, ("skipped", "discarded")),
+        "cancel": alter(desk, "cancel", "active", "j1", "j2"),
+    }[how]  # fmt: skip
 
 
 ENDS = ("finish", "finish and claim", "retry", "bury", "drop", "cancel")

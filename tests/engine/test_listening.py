@@ -61,18 +61,10 @@ def test_a_subscription_begins_anew_as_long_as_it_is_wanted(monkeypatch: pytest.
     resolver.note_error = lambda error: log.append(f"noted {error}")
     ways: Any = SimpleNamespace(resolver=resolver, node=lambda slot: NODE, make=lambda node: connections.pop(0))
     ways.endpoint = SimpleNamespace(slot=5, options=ConnectOptions(timeout_ms=700))
-    made = Subscription(
-        *(ways, ("c", "d")),
-        name="n",
-        on_message=lambda message, channel: log.append((message, channel, made.live)),
-        changed=lambda: log.append(f"live {made.live}"),
-        wanted=lambda: next(wanted),
-        checked=lambda: next(checks),
-        failed=lambda error: log.append(f"failed {error}"),
-        look_s=9.0,
-        pause_most_s=0.03,
-        identify=lambda connection: ClientConnection(1, "a", "r", True),
-    )
+    how: dict[str, Any] = {"look_s": 9.0, "pause_most_s": 0.03, "wanted": wanted.__next__, "checked": checks.__next__}
+    how |= {"changed": lambda: log.append(f"live {made.live}"), "failed": lambda error: log.append(f"failed {error}")}
+    how["on_message"] = lambda message, channel: log.append((message, channel, made.live))
+    made = Subscription(ways, ("c", "d"), name="n", identify=lambda connection: ClientConnection(1, "a", "r", True), **how)
     monkeypatch.setattr(made._ended, "wait", lambda pause_s: log.append(f"pause {pause_s:g}"))
     made._run()
     subscribed = ["join", "connect", ("SUBSCRIBE", "c", "d", False), "live True"]

@@ -390,15 +390,12 @@ def test_the_log_says_what_became_of_a_failed_run(queue: Queue, lines: list[dict
         queue.enqueue("work", 1, id=job, **dict[str, Any]({"attempts": 4, **options.get(job, {})}))
     assert Worker(queue, handlers, name="w", sweep_ms=50).run(burst=True, delayed=False) == "empty"
     assert ends_of(lines) == {
-        "again": ("warning", "retried", "again in 60000 ms", True),
-        "jitter": ("warning", "retried", "again in at most 60000 ms", True),
-        "last": ("warning", "dead", "dead: no attempt is left", True),
+        "again": ("warning", "retried", "again in 60000 ms", True), "asks": ("warning", "dead", "dead", False),
+        "jitter": ("warning", "retried", "again in at most 60000 ms", True), "drops": ("info", "discarded", "discarded", False),
+        "last": ("warning", "dead", "dead: no attempt is left", True), "skips": ("info", "skipped", "skipped (skip_on)", False),
         "rules": ("warning", "dead", "dead, by the rules of its handler (bury_on, retry_on)", True),
-        "asks": ("warning", "dead", "dead", False),
-        "drops": ("info", "discarded", "discarded", False),
-        "skips": ("info", "skipped", "skipped (skip_on)", False),
         "goes": ("warning", "rerouted", "rerouted to other (reroute_on)", True),
-    }
+    }  # fmt: skip
 
 
 def test_a_soft_timeout_in_vain_is_told_once(queue: Queue, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:

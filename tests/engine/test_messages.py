@@ -14,12 +14,10 @@ from engine.redis import exchange
 from tests.conformance.declared import every_operation
 from tests.engine.helpers.producing import refused, some_handlers
 
+LISTED = "engine.JobOptions lists them"
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
-    (
-        lambda queue: queue.enqueue("a", 1, atempts=3),
-        "atempts: an int .* an option of jobs, perhaps attempts; engine.JobOptions lists them",
-    ),
-    (lambda queue: queue.enqueue("a", 1, zzz=3), "zzz: an int .* an option of jobs; engine.JobOptions lists them"),
+    (lambda queue: queue.enqueue("a", 1, atempts=3), f"atempts: an int .* an option of jobs, perhaps attempts; {LISTED}"),
+    (lambda queue: queue.enqueue("a", 1, zzz=3), f"zzz: an int .* an option of jobs; {LISTED}"),
     (lambda queue: queue.enqueue_many([{"name": "a", "payload": 1, "delay": 3}]), r"jobs\[0\]: .delay. .* perhaps delay_ms"),
     (lambda queue: queue.enqueue("two words", 1), "name: 'two words' .* text of 1 to 128 ASCII letters, digits and _ . : -$"),
     (lambda queue: queue.set_limit(), "name: None .* the name of jobs, or else key= a key of theirs"),

@@ -55,18 +55,10 @@ class BridgeClient:
         """A job's JSON in the original's order, with these members changed or added; the id."""
         job = job or str(uuid4())
         whole = {
-            "jobId": job,
-            "type": kind,
-            "payload": {"to": "x@y"},
-            "schedule": {},
+            "jobId": job, "type": kind, "payload": {"to": "x@y"}, "schedule": {},
             "retry": {"attempts": 3, "backoff": {"type": "exponential", "delay": 2000}},
-            "priority": 5,
-            "dependsOn": [],
-            "target": {},
-            "metadata": {},
-            "createdAt": CREATED_MS,
-            "attempts": 0,
-        }
+            "priority": 5, "dependsOn": [], "target": {}, "metadata": {}, "createdAt": CREATED_MS, "attempts": 0,
+        }  # fmt: skip
         self.redis.set(self.key(f"jobs:data:{job}"), json.dumps(whole | members, separators=(",", ":")))
         return job
 

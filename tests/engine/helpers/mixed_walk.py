@@ -14,13 +14,10 @@ from tests.engine.helpers.mixed_users import Users
 def ends_of(lease: jobs.Lease) -> dict[str, tuple[base.Operation, str]]:
     """The calls that end a lease, and what it is called."""
     return {
-        "finish": (Finish((lease,)), "finished"),
-        "retry": (Retry((Failure(lease, "boom", 100),)), "retried"),
-        "bury": (Bury((Failure(lease, "no"),)), "buried"),
-        "release": (Release((lease,)), "released"),
-        "skip": (Drop((lease,), ("skipped",)), "skipped"),
-        "discard": (Drop((lease,), ("discarded",)), "discarded"),
-    }
+        "finish": (Finish((lease,)), "finished"), "retry": (Retry((Failure(lease, "boom", 100),)), "retried"),
+        "bury": (Bury((Failure(lease, "no"),)), "buried"), "release": (Release((lease,)), "released"),
+        "skip": (Drop((lease,), ("skipped",)), "skipped"), "discard": (Drop((lease,), ("discarded",)), "discarded"),
+    }  # fmt: skip
 
 
 class MixedWalk(Users):

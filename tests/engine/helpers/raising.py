@@ -53,20 +53,11 @@ def _later(delay_ms: Any) -> RetryLater:
 
 
 FAILURES: dict[str, Callable[[], BaseException]] = {
-    "value": ValueError,
-    "cancelled": asyncio.CancelledError,
-    "exit": SystemExit,
-    "interrupt": KeyboardInterrupt,
-    "generator": GeneratorExit,
-    "stop": StopIteration,
-    "group": lambda: BaseExceptionGroup("several", [SystemExit(1), ValueError()]),
-    "unprintable": Unprintable,
-    "masked": Masked,
-    "hollow": Hollow,
-    "hoarse": Hoarse,
-    "never": lambda: _later(float("inf")),
-    "bare": BaseException,
-}
+    "value": ValueError, "cancelled": asyncio.CancelledError, "exit": SystemExit, "interrupt": KeyboardInterrupt,
+    "generator": GeneratorExit, "stop": StopIteration,
+    "group": lambda: BaseExceptionGroup("several", [SystemExit(1), ValueError()]), "unprintable": Unprintable, "masked": Masked,
+    "hollow": Hollow, "hoarse": Hoarse, "never": lambda: _later(float("inf")), "bare": BaseException,
+}  # fmt: skip
 
 #: What a back-off may answer that is no wait.
 NONSENSE: dict[str, Any] = {
