@@ -11,7 +11,6 @@ import pytest
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine import ConnectOptions, Queue
 from engine.redis import handshake
-from engine.testing import EmbeddedServer
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.desk import desk as desk
 from tests.engine.helpers.both import hurried
@@ -105,7 +104,7 @@ def face(kind: str, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[Any]
 
 
 @pytest.fixture
-def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
+def relay(ironclaim_server: Any, ironclaim_url: str) -> Iterator[Relay]:
     """A relay in front of the session's server, which is empty."""
     with Relay(ironclaim_server.port) as made:
         yield made

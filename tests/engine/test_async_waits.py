@@ -1,9 +1,7 @@
 """What holds up the event loop of async handlers: a call that waits is refused there, and a loop that stands still is told."""
 
 import asyncio
-import logging
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 
-WAITS: dict[str, Callable[[Queue], object]] = {
+WAITS: dict[str, Any] = {
     "call": lambda queue: queue.call("quick", 1, id="made"),
     "results.wait": lambda queue: queue.results.wait("a"),
     "events.read": lambda queue: next(iter(queue.events.read("0"))),
@@ -76,7 +74,7 @@ def test_other_loops_wait_on_purpose_and_so_do_threads(queue: Queue) -> None:
 def test_a_loop_that_stands_still_is_told_once(queue: Queue, caplog: pytest.LogCaptureFixture, group: bool, within: bool) -> None:
     handlers, told, there = Handlers(), threading.Event(), threading.Event()
 
-    def still() -> list[logging.LogRecord]:
+    def still() -> list[Any]:
         return [one for one in caplog.records if "stood still" in one.getMessage()]
 
     async def block() -> None:

@@ -3,7 +3,6 @@ restored queue does. The drill with real producers and workers is in test_backup
 
 import contextlib
 import random
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -336,7 +335,7 @@ def test_its_connection_hears_all_that_was_told_before_a_ping_and_says_what_fail
 
 
 @contextmanager
-def half_way(what: str, url: str, file: Path) -> Iterator[subprocess.Popen[bytes]]:
+def half_way(what: str, url: str, file: Path) -> Iterator[Any]:
     """A process that has come half-way and stands still; killed in the end, if it lives."""
     reached = file.with_name(f"{what}.reached")
     reached.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ happens to one is no matter of its neighbours (rules 3, 28 and 31)."""
 import asyncio
 import select
 import time
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from tests.engine.ops import Count, Counts, Enqueue, Operation, Options, Wait
 
 
 @pytest.fixture
-def queue(request: pytest.FixtureRequest, kind: str, runner: asyncio.Runner, relay: Relay) -> Iterator[Any]:
+def queue(request: pytest.FixtureRequest, kind: str, runner: asyncio.Runner, relay: Relay) -> Any:
     """A queue through the relay, with connections made; in a hurry where it waits for an answer that never comes."""
     hushed = request.node.callspec.params.get("rule") == "hush_reply"
     made = hurried(kind, runner, "q", relay.url, timeout_ms=HASTE_MS if hushed else PATIENCE_MS)

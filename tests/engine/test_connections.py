@@ -15,7 +15,6 @@ from engine.redis import dialer, driver
 from engine.redis.dialer import Dialer, Subscription
 from engine.redis.endpoint import Address, Endpoint, Node
 from engine.redis.exchange import Sent
-from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 
@@ -75,7 +74,7 @@ class Blocked:
 
 
 @pytest.fixture
-def named(ironclaim_server: EmbeddedServer, client: Any) -> Named:
+def named(ironclaim_server: Any, client: Any) -> Named:
     return Named(Node("127.0.0.1", ironclaim_server.port, client.info("server")["run_id"]))
 
 

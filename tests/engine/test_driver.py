@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,7 @@ from tests.engine.ops import Call, Count, Failure, Finish, Retry, Wait
 
 
 @pytest.fixture
-def queue(relay: Relay) -> Iterator[Queue]:
+def queue(relay: Relay) -> Any:
     """A queue through the relay, with connections made."""
     with hurry(Queue("q", url=relay.url)) as made:
         made.counts()

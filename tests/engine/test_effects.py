@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from engine import Handlers, Job, Queue, Worker, effects
 from engine.errors import Malformed
 from tests.engine.helpers.databases import Database
-from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.ops import Lease, LeasedJob, Options
@@ -116,7 +114,7 @@ def test_a_handler_knows_the_queue_of_its_job(queue: Queue, kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_handler_in_a_child_process_knows_it_too(queue: Queue, workers: Workers, tmp_path: Path) -> None:
+def test_a_handler_in_a_child_process_knows_it_too(queue: Queue, workers: Any, tmp_path: Any) -> None:
     module = tmp_path / "child_handlers.py"
     module.write_text(
         "from pathlib import Path\nfrom engine import Handlers\n\nhandlers = Handlers()\n\n\n"

@@ -4,8 +4,6 @@ fails."""
 import asyncio
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,12 +23,12 @@ from tests.engine.helpers.schema import checked_rows
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> Recorder:
+def history(tmp_path: Any) -> Recorder:
     return Recorder(HistoryFile(tmp_path / "p.jsonl", proc="p", role="producer"), queue="q")
 
 
 @pytest.fixture
-def queue(kind: str, runner: asyncio.Runner, relay: Relay, history: Recorder) -> Iterator[Any]:
+def queue(kind: str, runner: asyncio.Runner, relay: Relay, history: Recorder) -> Any:
     """A recorded queue through the relay."""
     made = hurried(kind, runner, "q", relay.url, observer=history)
     made.counts()

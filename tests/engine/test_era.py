@@ -8,7 +8,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -247,7 +246,7 @@ def test_looking_at_a_queue_writes_nothing(queue: Queue, client: Any) -> None:
 
 
 @pytest.mark.parametrize("kept", ["nothing", "snapshot", "everything"])
-def test_a_restart_tells_of_what_it_has_lost(tmp_path: Path, closed_port: int, kept: str) -> None:
+def test_a_restart_tells_of_what_it_has_lost(tmp_path: Any, closed_port: int, kept: str) -> None:
     """kill -9, and the same port again: empty, with the RDB file of before the last jobs, with the append-only file of all."""
     port = closed_port
     always = ("--appendonly", "yes", "--appendfsync", "always") if kept == "everything" else ()

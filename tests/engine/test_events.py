@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,7 +78,7 @@ def test_children_are_told_when_their_parents_end(desk: Desk) -> None:
 
 
 def operations(desk: Desk, what: str) -> Operation:
-    unclaimed: dict[str, Callable[[], Operation]] = {
+    unclaimed: dict[str, Any] = {
         "enqueue": lambda: desk.enqueue_operation("new", unique="u", dedup="d", dedup_ms=1000),
         "enqueue many": lambda: desk.enqueue_many_operation("new1", "new2", delays_ms=(0, 50)),
         "claim": lambda: desk.claim_operation("a"), "promote": lambda: desk.tick(50).sweep_operation(),

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 import redis
 from redis import exceptions
 
@@ -169,6 +168,6 @@ def endpoints() -> golden.Told:
         yield "kinds of redis-py", (["asyncio" in each.__module__ for each in both], made.settings()["health_check_interval"])
 
 
-def test_what_drivers_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_drivers_decide(monkeypatch: Any) -> None:
     monkeypatch.setattr(exchange.random, "random", lambda: 1.0)
     golden.tells("engine/exchange.txt", pieces, durability, ends, pauses, handshakes, endpoints)

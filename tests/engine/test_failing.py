@@ -3,7 +3,6 @@
 import itertools
 import json
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any, get_args
 
@@ -35,7 +34,7 @@ class GpuError(RuntimeError):
     """Not enough of it."""
 
 
-def run(queue: Queue, handler: Callable[[Job], object], *, names: tuple[str, ...] = ("work",), **settings: Any) -> list[Job]:
+def run(queue: Queue, handler: Any, *, names: tuple[str, ...] = ("work",), **settings: Any) -> list[Job]:
     """Run a handler in a real worker until nothing is left; the runs."""
     ran, handlers = list[Job](), Handlers(backoff=settings.pop("backoff", None))
 

@@ -12,7 +12,6 @@ import pytest
 from engine import Queue, Worker
 from engine.observer import Intended, Observer
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.ops import Call, Sweep
@@ -88,7 +87,7 @@ def test_idle_workers_ask_little(ironclaim_url: str, number: int, calls_most: in
 
 
 @pytest.mark.slow
-def test_rule_13_a_leader_that_is_killed_is_succeeded_within_about_a_second(queue: Queue, workers: Workers, client: Any) -> None:
+def test_rule_13_a_leader_that_is_killed_is_succeeded_within_about_a_second(queue: Queue, workers: Any, client: Any) -> None:
     processes = {process.pid: process for process in [workers.start(name=f"w{at}") for at in range(3)]}
     wait_until(lambda: len(queue.workers.list()) == 3, "all are listed")
 

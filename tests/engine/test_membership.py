@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -191,7 +190,7 @@ def test_a_beat_that_fails_is_tried_again_within_a_second() -> None:
 # -- real workers
 
 
-def running(queue: Queue, handlers: Handlers, **settings: Any) -> AbstractContextManager[None]:
+def running(queue: Queue, handlers: Handlers, **settings: Any) -> Any:
     return at_work(Worker(queue, handlers, sweep_ms=50, **settings))
 
 
