@@ -14,15 +14,12 @@ from typing import Any
 import hiredis
 import pytest
 
-import engine
 from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
 from engine.ops.looks import Count
 from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver, Patience
 from engine.redis.driver import SyncDriver
-from engine.redis.endpoint import DEADLINE_MS_MAX
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.both import hurried
-from tests.engine.helpers.processes import in_child
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
@@ -153,46 +150,6 @@ async def test_a_thousand_tasks_share_a_few_connections(ironclaim_url: str, dire
     assert CONNECTIONS_MAX == 16 and client.info("stats")["total_connections_received"] - before <= 16 + 1
 
 
-def test_a_queue_can_be_used_from_one_loop_after_another(ironclaim_url: str) -> None:
-    queue = AsyncQueue("q", url=ironclaim_url)
-    for number in range(3):
-
-        async def story(number: int = number) -> None:
-            items = await asyncio.gather(*(queue.enqueue("work", {}, id=f"j{number}-{at}") for at in range(50)))
-            assert {item.result for item in items} == {"created"}
-            await queue.close()
-
-        asyncio.run(story())
-    asyncio.run(queue.enqueue("work", {}, id="left-open"))
-    assert asyncio.run(queue.counts()).waiting == 151
-
-
-async def test_a_forked_child_does_not_use_its_parents_connections(ironclaim_url: str, direct: Queue) -> None:
-    async with AsyncQueue("q", url=ironclaim_url) as queue:
-        await queue.enqueue("work", {}, id="before")
-        parents = idle_of(queue)
-        assert in_child(lambda: asyncio.run(queue.enqueue("work", {}, id="child")).result == "created") == 0
-        assert (await queue.enqueue("work", {}, id="after")).result == "created"
-        assert idle_of(queue) == parents != []
-    assert sorted(ids_of(direct, "waiting")) == ["after", "before", "child"]
-
-
-async def test_the_loop_goes_on_while_a_call_waits(relay: Relay, direct: Queue) -> None:
-    # The reply is waited for until the test breaks the connection.
-    endless = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
-    async with AsyncQueue("q", url=relay.url, connect=endless) as queue:
-        await queue.counts()
-        await queue.note_era()
-        relay.next("hush_reply")
-        task = asyncio.create_task(queue.enqueue("work", {}))
-        await seen(lambda: direct.counts().waiting == 1)
-        for _ in range(100):
-            await asyncio.sleep(0.001)
-            assert not task.done()
-        relay.break_all()
-        assert (await task).result == "repeated"
-
-
 async def test_when_close_has_ended_the_connections_are_closed_and_the_next_call_makes_one(ironclaim_url: str) -> None:
     async with AsyncQueue("q", url=ironclaim_url) as queue:
         await queue.counts()
@@ -299,8 +256,3 @@ def test_a_process_lists_its_queue_once(face: Any, client: Any) -> None:
     face.enqueue("send", {})
     face.enqueue_many([NewJob("send", {})])
     assert not client.exists("ic:queues")
-
-
-def test_the_package_shows_both() -> None:
-    for name in ("AsyncQueue", "NewJob", "PartlyEnqueued"):
-        assert name in engine.__all__ and getattr(engine, name).__name__ == name

@@ -211,14 +211,6 @@ def test_a_driver_waits_as_long_as_calls_block(kind: str, runner: Any, ironclaim
     runner.run(driver.close()) if kind == "async" else driver.close()
 
 
-def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(queue: Queue, client: Any) -> None:
-    queue.enqueue("work", {}, id="a")
-    client.set(queue.model.keys.stats, "no hash")
-    refused(ScriptFault, "enqueue: the server answered WRONGTYPE", queue.enqueue, "work", {}, id="b")
-    client.delete(queue.model.keys.stats)
-    assert queue.enqueue("work", {}, id="b").result == "created"
-
-
 def test_a_text_that_cannot_be_sent_is_the_callers_fault_and_harms_no_later_call(queue: Queue) -> None:
     queue.enqueue("work", {}, id="a")
     (job,) = claim(queue).jobs

@@ -1,7 +1,7 @@
 """Servers that the driver refuses, and processes that fork."""
 
-import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from engine.ops.looks import Listing
 from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
 from engine.redis.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
+from tests.engine.helpers.processes import in_child
 from tests.engine.helpers.producing import claim, ids_of, raw_client, refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
@@ -62,17 +63,14 @@ def test_a_real_server_that_evicts_is_refused_at_once_and_nothing_is_written() -
 def test_a_forked_child_does_not_use_its_parents_connections(queue: Queue, client: Any) -> None:
     """The child connects anew; the parent goes on with what it has, also after the child has ended."""
     queue.enqueue("work", {}, id="before")
-    connections, child = client.info("stats")["total_connections_received"], os.fork()
-    if child == 0:
-        code = 1
-        try:
-            results = [queue.enqueue("work", {}, id=f"child-{number}").result for number in range(100)]
-            code = 0 if results == ["created"] * 100 else 2
-        finally:
-            os._exit(code)
-    results = [queue.enqueue("work", {}, id=f"parent-{number}").result for number in range(100)]
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0 and results == ["created"] * 100
+    connections = client.info("stats")["total_connections_received"]
+
+    def enqueues(who: str) -> bool:
+        return [queue.enqueue("work", {}, id=f"{who}-{number}").result for number in range(100)] == ["created"] * 100
+
+    with ThreadPoolExecutor(1) as thread:
+        parent = thread.submit(enqueues, "parent")
+        assert in_child(lambda: enqueues("child")) == 0 and parent.result()
     assert queue.enqueue("work", {}, id="after").result == "created"
     assert client.info("stats")["total_connections_received"] == connections + 1
     wanted = {"before", "after", *(f"{who}-{number}" for who in ("child", "parent") for number in range(100))}

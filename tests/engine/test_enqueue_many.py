@@ -190,12 +190,6 @@ def test_a_lost_request_or_reply_loses_and_doubles_none(relay: Relay, queue: Any
     assert ids_of(direct, "waiting") == [f"j{number}" for number in range(300)]
 
 
-def test_a_late_copy_runs_nothing_again(relay: Relay, queue: Any, direct: Queue) -> None:
-    relay.next("hold_request")
-    assert results(queue.enqueue_many(new_jobs(20))) == ["created"] * 20
-    assert [b"r" * 20 in reply for reply in relay.release_held()] == [True] and direct.counts().waiting == 20
-
-
 def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: Any, direct: Queue) -> None:
     """Eight pieces go out in one pipeline, and a connection is lost behind the first of them."""
     jobs = new_jobs(9_500)
