@@ -232,19 +232,11 @@ class Desk:
         """Enqueue them, and let a worker claim what may run."""
         return self.enqueue(*jobs, **options).claim()
 
-    def claim_operation(
-        self,
-        worker: str = "a",
-        limit: int = 10,
-        lease_ms: int = LEASE_MS,
-        *,
-        classes: tuple[str, ...] = ("main",),
-        crashed_max: int = 1000,
-        priorities: tuple[int, int] | None = None,
-    ) -> Claim:
-        """The next claim of a worker; its incarnation is its letter, sixteen times."""
+    def claim_operation(self, worker: str = "a", limit: int = 10, lease_ms: int = LEASE_MS, **more: Any) -> Claim:
+        """The next claim of a worker, of the class `main` unless told; its incarnation is its letter, sixteen times."""
         until_ms = self.now_ms + lease_ms * 4 // 5
-        return Claim(worker * 16, self._count(worker), limit, lease_ms, until_ms, worker, 1000, classes, crashed_max, priorities)
+        more = {"classes": ("main",), **more}
+        return Claim(worker * 16, self._count(worker), limit, lease_ms, until_ms, worker, 1000, **more)
 
     def claim(self, worker: str = "a", limit: int = 10, **more: Any) -> list[LeasedJob]:
         return list(self.run(self.claim_operation(worker, limit, **more)).jobs)

@@ -33,22 +33,14 @@ class Blocking:
         return call
 
 
-def hurried(
-    kind: str,
-    runner: asyncio.Runner,
-    name: str,
-    url: str,
-    *,
-    timeout_ms: int = PATIENCE_MS,
-    deadline_ms: int = DEADLINE_MS_MAX,
-    **options: Any,
-) -> Any:
-    """A queue of that kind ("sync" or "async") with a driver of these times."""
+def hurried(kind: str, runner: asyncio.Runner, name: str, url: str, **options: Any) -> Any:
+    """A queue of that kind ("sync" or "async") with a driver of these times (`timeout_ms`, `deadline_ms`)."""
+    times = {at: options.pop(at) for at in ("timeout_ms", "deadline_ms") if at in options}
     if kind == "sync":
-        return hurry(Queue(name, url=url, **options), timeout_ms=timeout_ms, deadline_ms=deadline_ms)
+        return hurry(Queue(name, url=url, **options), **times)
     queue = AsyncQueue(name, url=url, **options)
     scripts = queue.model.scripts.values()
-    patience = ConnectOptions(timeout_ms=timeout_ms, deadline_ms=deadline_ms)
+    patience = ConnectOptions(**{"timeout_ms": PATIENCE_MS, "deadline_ms": DEADLINE_MS_MAX, **times})
     queue.driver = AsyncDriver(Endpoint(url, options=patience, asynchronous=True), scripts, observer=queue.observer)
     queue.gathering = AsyncGathering(queue.driver, CallMaker(queue.model.call, queue.model.merges_enqueues))
     return Blocking(queue, runner)

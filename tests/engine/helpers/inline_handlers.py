@@ -1,13 +1,11 @@
 """Inline handlers for workers under test, and one that runs in the pool beside them."""
 
-import os
-import signal
 import threading
 import time
 
 from engine import Handlers, Job
 from tests.engine.helpers import kinds_of_handlers
-from tests.engine.helpers.worker_handlers import mark_in, raise_error
+from tests.engine.helpers.worker_handlers import mark_in, poison, raise_error
 
 handlers = Handlers()
 
@@ -23,6 +21,7 @@ def quick(job: Job) -> None:
 
 
 handlers("hold", inline=True)(kinds_of_handlers.hold)
+handlers("die", inline=True)(poison)
 
 
 @handlers("spin", inline=True)
@@ -32,13 +31,6 @@ def spin(job: Job) -> None:
     while not (folder / "open").exists():
         sum(range(1000))
     mark_in(job, "end")
-
-
-@handlers("die", inline=True)
-def die(job: Job) -> None:
-    """Take the worker along."""
-    mark_in(job, "start")
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 handlers("fork-inline", inline=True)(kinds_of_handlers.fork_in)

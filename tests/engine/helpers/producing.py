@@ -58,12 +58,7 @@ def raises(error: BaseException) -> Callable[..., Any]:
 
 
 def claim_operation(
-    queue: Queue,
-    *,
-    limit: int = 10,
-    lease_ms: int = 9000,
-    incarnation: str = "0123456789abcdef",
-    classes: tuple[str, ...] = ("main", "work"),
+    queue: Queue, *, limit: int = 10, lease_ms: int = 9000, incarnation: str = "0123456789abcdef", classes: Any = ("main", "work")
 ) -> Claim:
     """A claim with a counter that was not used before, which is not void however busy the machine is."""
     not_after_ms = queue.driver.server_now_ms() + max(60_000, lease_ms * 4 // 5)

@@ -101,14 +101,8 @@ handlers = Handlers()
 NAMES = ("thread", "inline", "coroutine", "batch", "batch-coroutine", "process")
 
 
-@handlers("thread")
-def in_a_thread(job: Job) -> Any:
-    return work(job)
-
-
-@handlers("inline", inline=True)
-def inline(job: Job) -> Any:
-    return work(job)
+handlers("thread")(work)
+handlers("inline", inline=True)(work)
 
 
 @handlers("coroutine")
@@ -177,12 +171,8 @@ def _seen(job: Job) -> list[Any]:
     return seen
 
 
-@states("thread")
-def state_in_a_thread(job: Job) -> Any:
-    return _seen(job)
-
-
-states("inline", inline=True)(state_in_a_thread)
+states("thread")(_seen)
+states("inline", inline=True)(_seen)
 
 
 @states("coroutine")
