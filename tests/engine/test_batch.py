@@ -60,8 +60,7 @@ def test_a_harmed_call_is_sent_again_and_applied_once(relay: Relay, queue: Any, 
 
 @pytest.mark.parametrize(("rule", "result"), [
     # It waits for a second, and the test of one call has seen that.
-    pytest.param(*HARMS[1], marks=pytest.mark.slow),
-    *(harm for harm in HARMS if harm[0] not in ("hush_reply", "cut_reply")),
+    pytest.param(*HARMS[1], marks=pytest.mark.slow), *(harm for harm in HARMS if harm[0] not in ("hush_reply", "cut_reply")),
 ])  # fmt: skip
 def test_a_harmed_pipeline_is_sent_again_whole(relay: Relay, queue: Any, direct: Queue, rule: Rule, result: str) -> None:
     before = relay.calls

@@ -63,9 +63,8 @@ def test_clients_that_do_not_fit_are_refused_with_the_reason() -> None:
     fitting, sentinels = redis.Redis(), Sentinel([("localhost", 1)])
     greeting = redis.Redis(connection_pool=redis.ConnectionPool(redis_connect_func=lambda connection: None))
     for client, reason in (
-        (sentinels, "Sentinel.master_for"), (sentinels.slave_for("m"), "reads from replicas"),
-        (greeting, "redis_connect_func"), (redis.asyncio.Redis(), "a redis.Redis, one that"),
-        ("redis://localhost", "a redis.Redis, one that"),
+        (sentinels, "Sentinel.master_for"), (sentinels.slave_for("m"), "reads from replicas"), (greeting, "redis_connect_func"),
+        (redis.asyncio.Redis(), "a redis.Redis, one that"), ("redis://localhost", "a redis.Redis, one that"),
     ):  # fmt: skip
         refused(Malformed, reason, Queue, "q", client=client)
     refused(Malformed, "redis.asyncio.Redis", AsyncQueue, "q", client=fitting)

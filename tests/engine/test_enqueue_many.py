@@ -138,8 +138,7 @@ FIELDS = "it must be name, payload, id or an option of jobs"
 
 @pytest.mark.parametrize(("job", "said"), [
     ({"name": "w", "payload": 1, "prioritty": 1}, f"jobs[0]: 'prioritty' is not allowed, {FIELDS}, perhaps priority; "),
-    ({"name": "work"}, "; it lacks payload"),
-    ({"key": "acme"}, "; it lacks name and payload"),
+    ({"name": "work"}, "; it lacks payload"), ({"key": "acme"}, "; it lacks name and payload"),
 ])  # fmt: skip
 def test_the_field_too_many_or_too_few_is_named(direct: Queue, job: Any, said: str) -> None:
     assert said in str(refused(Malformed, "", direct.enqueue_many, [job]))

@@ -83,8 +83,7 @@ def operations(desk: Desk, what: str) -> Operation:
         "enqueue many": lambda: desk.enqueue_many_operation("new1", "new2", delays_ms=(0, 50)),
         "claim": lambda: desk.claim_operation("a"), "promote": lambda: desk.tick(50).sweep_operation(),
         "pause": lambda: desk.pause_operation("main"), "resume": lambda: desk.resume_operation("main"),
-        "cancel": lambda: alter(desk, "cancel", "waiting", "j1"),
-        "run now": lambda: alter(desk, "run_now", "delayed", "late"),
+        "cancel": lambda: alter(desk, "cancel", "waiting", "j1"), "run now": lambda: alter(desk, "run_now", "delayed", "late"),
     }  # fmt: skip
     if what in unclaimed:
         return unclaimed[what]()
@@ -108,10 +107,9 @@ def operations(desk: Desk, what: str) -> Operation:
 
 TOLD = {
     "enqueue": ["created"], "enqueue many": ["created", "created"], "claim": ["claimed"], "pause": ["paused"],
-    "resume": ["resumed"], "promote": ["promoted"], "cancel": ["cancelled"], "run now": ["promoted"],
-    "reap": ["reaped"], "requeue": ["requeued"], "finish": ["finished"], "finish and claim": ["finished"],
-    "retry": ["failed"], "bury": ["buried"], "drop": ["skipped"], "release": ["released"],
-    "progress": ["progress"],
+    "resume": ["resumed"], "promote": ["promoted"], "cancel": ["cancelled"], "run now": ["promoted"], "reap": ["reaped"],
+    "requeue": ["requeued"], "finish": ["finished"], "finish and claim": ["finished"], "retry": ["failed"], "bury": ["buried"],
+    "drop": ["skipped"], "release": ["released"], "progress": ["progress"],
 }  # fmt: skip
 
 

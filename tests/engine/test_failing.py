@@ -57,8 +57,7 @@ def states(queue: Queue) -> dict[str, list[str]]:
 
 @pytest.mark.feature("BQ29", "BL09", "MQ11", "BN10", "MQ12")
 @pytest.mark.parametrize(("options", "wanted"), [
-    ({"backoff_ms": 700}, [700] * 4),
-    ({"backoff": "fixed", "backoff_ms": 700}, [700] * 4),
+    ({"backoff_ms": 700}, [700] * 4), ({"backoff": "fixed", "backoff_ms": 700}, [700] * 4),
     ({"backoff": "linear", "backoff_ms": 100}, [100, 200, 300, 400]),
     ({"backoff": "exponential", "backoff_ms": 100, "jitter": 0}, [100, 200, 400, 800]),
     # Mosquito's grows with the square of the failures, Banana's is two to the failures in seconds.

@@ -110,12 +110,12 @@ def test_children_of_lost_parents_are_among_the_ends(desk: Desk) -> None:
 
 def ending(desk: Desk, how: str) -> Operation:
     """A call that ends the jobs j1 and j2."""
-    one, two = desk.leased("j1", "j2")
+    one, two = desk.leased("j1", "j2", attempts=1 if how == "last retry" else 3)
     leases = (one.lease, two.lease)
     failures = tuple(Failure(lease, "boom", 10) for lease in leases)
     return {
         "finish": Finish(leases), "finish and claim": Finish(leases, desk.claim_operation("a")), "retry": Retry(failures),
-        "bury": Bury(failures), "drop": Drop(leases, ("skipped", "discarded")),
+        "last retry": Retry(failures), "bury": Bury(failures), "drop": Drop(leases, ("skipped", "discarded")),
         "cancel": alter(desk, "cancel", "active", "j1", "j2"),
     }[how]  # fmt: skip
 
@@ -124,7 +124,7 @@ ENDS = ("finish", "finish and claim", "retry", "bury", "drop", "cancel")
 
 
 # Jobs that are tried again have not ended.
-@pytest.mark.parametrize("how", [how for how in ENDS if how != "retry"])
+@pytest.mark.parametrize("how", [how for how in (*ENDS, "last retry") if how != "retry"])
 def test_a_call_that_was_cut_off_anywhere_and_is_sent_again_has_kept_each_end_once(desk: Desk, how: str) -> None:
     for writes in desk.each_cut():
         on(desk)
@@ -132,16 +132,6 @@ def test_a_call_that_was_cut_off_anywhere_and_is_sent_again_has_kept_each_end_on
         desk.cut_off(operation, writes)
         desk.tick(7).run(operation)
         assert sorted(fields[0] for fields, _ in raw(desk)) == [b"j1", b"j2"], writes
-
-
-def test_the_last_retry_that_was_cut_off_has_kept_the_end_once(desk: Desk) -> None:
-    for writes in desk.each_cut():
-        on(desk)
-        retry = Retry((Failure(desk.enqueue("j", attempts=1).one().lease, "boom", 10),))
-        desk.cut_off(retry, writes)
-        desk.tick(7).run(retry)
-        found = [(past.id, past.outcome, past.failures) for past in desk.queue.history.list()]
-        assert found == [("j", "dead", 1)], writes
 
 
 #: A call that is cut off, and how the job is ended for good that it has not ended.

@@ -239,8 +239,7 @@ def test_what_ends_or_keeps_leases_is_applied_to_the_neighbours_of_an_unreadable
     operation: Any = {
         "finish": Finish((bad, good)), "retry": Retry((Failure(bad, "no", 0), Failure(good, "no", 0))),
         "bury": Bury((Failure(bad, "no", 0), Failure(good, "no", 0))), "release": Release((bad, good)),
-        "extend": Extend((bad, good), 1, LEASE_MS, desk.now_ms + LEASE_MS),
-        "drop": Drop((bad, good), ("discarded", "discarded")),
+        "extend": Extend((bad, good), 1, LEASE_MS, desk.now_ms + LEASE_MS), "drop": Drop((bad, good), ("discarded", "discarded")),
     }[by]  # fmt: skip
     assert (told := [item[0] for item in desk.run(operation).items]) == [ANSWERS[by][which == "run"], "ok"]
     if (by, which) != ("finish", "job"):

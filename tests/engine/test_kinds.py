@@ -176,21 +176,18 @@ def there_and_back(annotation: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("annotation", "values"), [
-    (int | str, [1, "1"]), (int | float, [1, 1.0, 1.5]),
-    (int | float | str | bool | None, [1, 1.0, "a", True, None]), (UUID | int | None, [USER, 1, None]),
-    (str | list[str], ["a", ["a"]]), (list[int] | list[str], [[1], ["a"], []]),
-    (Literal["all"] | UUID, ["all", USER]), (Literal["auto"] | str, ["auto", "other"]),
-    (Literal[1] | bool, [1, True]), (Colour | Level | None, [Colour.RED, Level.LOW, None]),
-    (Any | None, [None, {"a": [1]}]), (timedelta | str, [timedelta(seconds=1.5), "x"]),
-    (Point | Circle, [Point(1, 2), Circle(Decimal("0.1"))]),
+    (int | str, [1, "1"]), (int | float, [1, 1.0, 1.5]), (int | float | str | bool | None, [1, 1.0, "a", True, None]),
+    (UUID | int | None, [USER, 1, None]), (str | list[str], ["a", ["a"]]), (list[int] | list[str], [[1], ["a"], []]),
+    (Literal["all"] | UUID, ["all", USER]), (Literal["auto"] | str, ["auto", "other"]), (Literal[1] | bool, [1, True]),
+    (Colour | Level | None, [Colour.RED, Level.LOW, None]), (Any | None, [None, {"a": [1]}]),
+    (timedelta | str, [timedelta(seconds=1.5), "x"]), (Point | Circle, [Point(1, 2), Circle(Decimal("0.1"))]),
     (Point | Moving, [Moving(x=1, speed=0.5), Point(1)]), (Gas | Solid, [Solid(1, height=USER), Gas(1)]),
     (Solid | Gas | Circle | int, [Solid(1), Gas(1), Circle(Decimal(1)), 5]),
     (Movie | Foreign, [{"title": "a", "seen": AT}, {"id": USER}, {"title": "a"}]),
     (Movie | list[Movie], [{"title": "a"}, [{"title": "a", "seen": AT}]]),
     (Cat | Dog, [Cat(lives=3), Dog(owner=User(name="ada"))]),
     (dict[str, Cat | Dog], [{"a": Cat(), "b": Dog(owner=User(name="ada"))}]), (Cat | Gas, [Cat(), Gas(1)]),
-    (User | Point, [User(name="ada"), Point(1)]), (Ids | str, [Ids([USER]), "a"]),
-    (User | None, [User(name="ada"), None]),
+    (User | Point, [User(name="ada"), Point(1)]), (Ids | str, [Ids([USER]), "a"]), (User | None, [User(name="ada"), None]),
 ], ids=str)  # fmt: skip
 def test_of_a_union_the_one_arrives_that_was_sent(annotation: Any, values: list[Any]) -> None:
     for value in values:
@@ -245,18 +242,15 @@ def test_any_union_is_refused_or_brings_the_value_itself(data: st.DataObject) ->
 @pytest.mark.feature("MQ03")
 @pytest.mark.parametrize(("annotation", "value", "travels"), [
     (int, 2**70, 2**70), (float, 1, 1.0), (bool, True, True), (str, "ä", "ä"), (bytes, b"\x00\xff", "AP8="),
-    (datetime, EAST, "2026-02-03T04:05:06+02:00"), (date, date(2026, 2, 3), "2026-02-03"),
-    (time, time(4, 5), "04:05:00"), (timedelta, timedelta(minutes=1, microseconds=1), 60.000001),
-    (UUID, USER, "00000000-0000-0000-0000-000000000007"), (Decimal, Decimal("1.10"), "1.10"),
-    (Level, Level.HIGH, 2), (Place, Place(1, {"a"}), {"x": 1, "tags": ["a"]}),
+    (datetime, EAST, "2026-02-03T04:05:06+02:00"), (date, date(2026, 2, 3), "2026-02-03"), (time, time(4, 5), "04:05:00"),
+    (timedelta, timedelta(minutes=1, microseconds=1), 60.000001), (UUID, USER, "00000000-0000-0000-0000-000000000007"),
+    (Decimal, Decimal("1.10"), "1.10"), (Level, Level.HIGH, 2), (Place, Place(1, {"a"}), {"x": 1, "tags": ["a"]}),
     (list[Place], [Place(1)], [{"x": 1, "tags": None}]), (dict[str, Decimal], {"a": Decimal(2)}, {"a": "2"}),
-    (tuple[int, str], (1, "a"), [1, "a"]), (tuple[int, ...], (1, 2, 3), [1, 2, 3]),
-    (frozenset[int], frozenset([1]), [1]), (int | None, None, None), (Literal["a", 1], 1, 1),
-    (None, None, None), (Any, {"any": [1]}, {"any": [1]}), (list, [1, "a"], [1, "a"]),
-    (Path, Path("/a/b"), "/a/b"), (PurePath, PurePath("a"), "a"), (UserId, USER, str(USER)),
+    (tuple[int, str], (1, "a"), [1, "a"]), (tuple[int, ...], (1, 2, 3), [1, 2, 3]), (frozenset[int], frozenset([1]), [1]),
+    (int | None, None, None), (Literal["a", 1], 1, 1), (None, None, None), (Any, {"any": [1]}, {"any": [1]}),
+    (list, [1, "a"], [1, "a"]), (Path, Path("/a/b"), "/a/b"), (PurePath, PurePath("a"), "a"), (UserId, USER, str(USER)),
     (Annotated[list[UserId], "of them"], [USER], [str(USER)]), (Sequence[Decimal], [Decimal(1)], ["1"]),
-    (Movie, {"title": "a"}, {"title": "a"}),
-    (Sequel, {"title": "a", "number": 2}, {"title": "a", "number": 2}),
+    (Movie, {"title": "a"}, {"title": "a"}), (Sequel, {"title": "a", "number": 2}, {"title": "a", "number": 2}),
     (Foreign, {"id": USER}, {"id": str(USER)}),
     (User, User(name="ada", born=date(1815, 12, 10), tags={"x"}), {"name": "ada", "born": "1815-12-10", "tags": ["x"]}),
     (Named, Named(firstName="ada"), {"firstName": "ada"}),

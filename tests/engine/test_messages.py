@@ -49,8 +49,7 @@ ERRORS: list[EngineError] = [
     Malformed("card", {"number": 1}, "a text", private=True), engine.UnknownParent("child", "parent"),
     engine.JobFailed("job", "dead", "ValueError: no"), engine.NoResult("job"), engine.TimedOut("job", 5),
     engine.BatchFailed({"a": "no"}, {"b": 1}), engine.PartlyEnqueued("partly", [ServerUnavailable("away")]),
-    engine.PartlyPublished("partly", []), engine.ChannelNotFound("news"),
-    engine.SubscriptionNotFound("news", "reader"),
+    engine.PartlyPublished("partly", []), engine.ChannelNotFound("news"), engine.SubscriptionNotFound("news", "reader"),
 ]  # fmt: skip
 
 

@@ -23,14 +23,12 @@ async def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -
     assert [line for line in lines if line.startswith("ironclaim_jobs{")] == wanted
     assert 'ironclaim_jobs_finished_total{queue="desk"} 1' in lines and 'ironclaim_jobs_dead_total{queue="desk"} 1' in lines
     assert [line.split()[2:] for line in lines if line.startswith("# TYPE")] == [
-        ["ironclaim_jobs", "gauge"], ["ironclaim_jobs_finished_total", "counter"],
-        ["ironclaim_jobs_dead_total", "counter"], ["ironclaim_jobs_buried_total", "counter"],
-        ["ironclaim_jobs_expired_total", "counter"], ["ironclaim_jobs_skipped_total", "counter"],
-        ["ironclaim_data_losses_total", "counter"], ["ironclaim_workers", "gauge"],
+        ["ironclaim_jobs", "gauge"], ["ironclaim_jobs_finished_total", "counter"], ["ironclaim_jobs_dead_total", "counter"],
+        ["ironclaim_jobs_buried_total", "counter"], ["ironclaim_jobs_expired_total", "counter"],
+        ["ironclaim_jobs_skipped_total", "counter"], ["ironclaim_data_losses_total", "counter"], ["ironclaim_workers", "gauge"],
         ["ironclaim_worker_places", "gauge"], ["ironclaim_worker_utilisation_ratio", "gauge"],
-        ["ironclaim_arrivals_per_second", "gauge"], ["ironclaim_wanted_workers", "gauge"],
-        ["ironclaim_jobs_waiting", "gauge"], ["ironclaim_oldest_waiting_seconds", "gauge"],
-        ["ironclaim_paused", "gauge"], ["ironclaim_run_seconds", "histogram"],
+        ["ironclaim_arrivals_per_second", "gauge"], ["ironclaim_wanted_workers", "gauge"], ["ironclaim_jobs_waiting", "gauge"],
+        ["ironclaim_oldest_waiting_seconds", "gauge"], ["ironclaim_paused", "gauge"], ["ironclaim_run_seconds", "histogram"],
     ]  # fmt: skip
     async with AsyncQueue("desk", url=desk.queue.url) as queue:
         assert await queue.metrics() == text
@@ -45,11 +43,9 @@ def test_names_ages_pauses_and_workers(desk: Desk) -> None:
     samples = [line for line in lines if line.startswith(("ironclaim_jobs_w", "ironclaim_old", "ironclaim_pau", "ironclaim_wor"))]
     assert samples == [
         'ironclaim_workers{queue="desk"} 1', 'ironclaim_worker_places{queue="desk"} 4',
-        'ironclaim_worker_utilisation_ratio{queue="desk"} 0.0000',
-        'ironclaim_jobs_waiting{queue="desk",name="main"} 2',
-        'ironclaim_jobs_waiting{queue="desk",name="other"} 1',
-        'ironclaim_oldest_waiting_seconds{queue="desk"} 1.5', 'ironclaim_paused{queue="desk",name="*"} 0',
-        'ironclaim_paused{queue="desk",name="other"} 1',
+        'ironclaim_worker_utilisation_ratio{queue="desk"} 0.0000', 'ironclaim_jobs_waiting{queue="desk",name="main"} 2',
+        'ironclaim_jobs_waiting{queue="desk",name="other"} 1', 'ironclaim_oldest_waiting_seconds{queue="desk"} 1.5',
+        'ironclaim_paused{queue="desk",name="*"} 0', 'ironclaim_paused{queue="desk",name="other"} 1',
     ]  # fmt: skip
     lines = desk.pause().tick(30_000).queue.metrics().splitlines()
     assert 'ironclaim_paused{queue="desk",name="*"} 1' in lines and 'ironclaim_workers{queue="desk"} 0' in lines
