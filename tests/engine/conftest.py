@@ -40,6 +40,13 @@ def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch is overdue, and no connection silent, because a machine stands still."""
+    monkeypatch.setattr("engine.redis.gathering.OVERDUE_S", 600.0)
+    monkeypatch.setattr("engine.redis.async_driver.SILENT_NS", 600_000_000_000)
+
+
+@pytest.fixture
 def queue(ironclaim_url: str) -> Iterator[Queue]:
     """Nothing is in it."""
     with Queue("q", url=ironclaim_url) as made:

@@ -24,13 +24,6 @@ from tests.engine.ops import Call, Count, Enqueue, Options
 ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No batch is overdue, and no connection silent, because a machine stands still."""
-    monkeypatch.setattr(gathering, "OVERDUE_S", 600.0)
-    monkeypatch.setattr(async_driver, "SILENT_NS", 600_000_000_000)
-
-
 def writes_of(relay: Relay) -> list[int]:
     """The number of jobs in each write from now on."""
     jobs: list[int] = []

@@ -222,6 +222,10 @@ def test_sixteen_threads_share_one_queue(queue: Queue) -> None:
     assert len(set(ids_of(queue, "waiting"))) == 16 * 50
 
 
+async def use(queue: AsyncQueue, job: str) -> bool:
+    return (await queue.enqueue("work", {}, id=job)).created
+
+
 # -- forks
 
 
@@ -262,18 +266,15 @@ def test_a_child_that_closes_the_queue_leaves_its_parents_connections_open(queue
 async def test_a_child_of_a_process_with_a_running_loop_uses_an_async_queue_in_its_own(ironclaim_url: str, client: Any) -> None:
     queue = AsyncQueue("q", url=ironclaim_url)
 
-    async def use(job: str) -> bool:
-        return (await queue.enqueue("work", {}, id=job)).created
-
     def run() -> None:
         # A thread of its own: the copy of the parent's loop still counts as running in this one.
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(asyncio.run, use("child")).result()
+            assert pool.submit(asyncio.run, use(queue, "child")).result()
 
-    assert await use("parent") and in_child(run) == 0
+    assert await use(queue, "parent") and in_child(run) == 0
     before = client.info("stats")["total_connections_received"]
     # The parent's loop hears of the reply: the child has taken nothing out of the epoll that they share.
-    assert await use("again") and client.info("stats")["total_connections_received"] == before
+    assert await use(queue, "again") and client.info("stats")["total_connections_received"] == before
     await queue.close()
 
 
@@ -283,18 +284,15 @@ async def test_a_child_of_a_process_with_a_running_loop_uses_an_async_queue_in_i
 def test_an_async_queue_serves_one_loop_after_the_other_and_two_at_once(ironclaim_url: str) -> None:
     queue = AsyncQueue("q", url=ironclaim_url)
 
-    async def use(job: str) -> bool:
-        return (await queue.enqueue("work", {}, id=job)).created
-
-    assert asyncio.run(use("first")) and asyncio.run(use("second"))
+    assert asyncio.run(use(queue, "first")) and asyncio.run(use(queue, "second"))
 
     async def both() -> None:
-        assert await use("third")
+        assert await use(queue, "third")
         with ThreadPoolExecutor(1) as pool:
-            other = asyncio.get_running_loop().run_in_executor(pool, lambda: asyncio.run(use("fourth")))
-            assert await use("fifth") and await other
+            other = asyncio.get_running_loop().run_in_executor(pool, lambda: asyncio.run(use(queue, "fourth")))
+            assert await use(queue, "fifth") and await other
         # Those of the loop that has ended are not kept.
-        assert await use("sixth") and len(queue.driver._pools._found) == 2
+        assert await use(queue, "sixth") and len(queue.driver._pools._found) == 2
         await queue.close()
 
     asyncio.run(both())

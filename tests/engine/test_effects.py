@@ -8,6 +8,7 @@ import pytest
 
 from engine import Handlers, Job, Queue, Worker, effects
 from engine.errors import Malformed
+from tests.engine.helpers import history_handlers
 from tests.engine.helpers.databases import Database
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
@@ -114,14 +115,8 @@ def test_a_handler_knows_the_queue_of_its_job(queue: Queue, kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_handler_in_a_child_process_knows_it_too(queue: Queue, workers: Any, tmp_path: Any) -> None:
-    module = tmp_path / "child_handlers.py"
-    module.write_text(
-        "from pathlib import Path\nfrom engine import Handlers\n\nhandlers = Handlers()\n\n\n"
-        '@handlers("main")\ndef main(job):\n    Path(job.payload).write_text(job.queue)\n'
-    )
-    queue.enqueue("main", str(tmp_path / "seen"))
-    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from engine.command.main import main; sys.exit(main())"
-    process = workers.start("--processes", "1", "--burst", handlers="child_handlers:handlers", program=program)
-    assert process.wait(300) == 0, workers.output()
-    assert (tmp_path / "seen").read_text() == "q"
+def test_a_handler_in_a_child_process_knows_it_too(queue: Queue) -> None:
+    queue.enqueue("queue", None, id="j")
+    Worker(queue, history_handlers.handlers, processes=1).run(burst=True)
+    result = queue.results.get("j")
+    assert result and result.get() == "q"

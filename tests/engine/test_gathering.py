@@ -35,12 +35,6 @@ def queue(relay: Relay) -> Iterator[Queue]:
         yield made
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody overtakes a batch that is under way."""
-    monkeypatch.setattr(gathering, "OVERDUE_S", 600.0)
-
-
 class Held:
     """Threads that enqueue while the call of the first of them is held before it reaches the server."""
 

@@ -1,8 +1,13 @@
-"""Handlers whose ends are looked for in a history."""
+"""Handlers whose ends are looked for in a history, and one that tells its queue."""
 
 from engine import Handlers, Job
 
 handlers = Handlers()
+
+
+@handlers("queue")
+def queue_of(job: Job) -> str:
+    return job.queue
 
 
 @handlers("one")

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from engine.testing.server import OwnedFolder, start_guarded
@@ -55,7 +54,7 @@ class Postgres:
         self._wait()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
         try:
             # SIGTERM waits for connections, SIGINT ends them.
