@@ -114,6 +114,16 @@ until cursor == '0'
 """
 
 
+def then(method: str) -> Callable[..., Any]:
+    """The same as this method, whatever comes of it: the next step follows in the same line."""
+
+    def done(self: Any, *given: Any, **named: Any) -> Any:
+        getattr(self, method)(*given, **named)
+        return self
+
+    return done
+
+
 class Desk:
     """One queue under a clock that the test moves. What only prepares it returns it: the next step follows in the same line."""
 
@@ -283,11 +293,6 @@ class Desk:
     def finish(self, *leases: Lease) -> list[tuple[str, str]]:
         return list(self.run(Finish(leases)).items)
 
-    def finished(self, *leases: Lease) -> Self:
-        """The same, whatever came of it."""
-        self.finish(*leases)
-        return self
-
     def retry(self, lease: Lease, delay_ms: int = 1000, error: str = "boom") -> tuple[str, str]:
         return self.run(claims.Retry((Failure(lease, error, delay_ms),))).items[0]
 
@@ -362,32 +367,8 @@ class Desk:
             reaped += self.sweep().leases
         return reaped
 
-    def held(self, worker: str = "a", limit: int = 10, **more: Any) -> Self:
-        """A worker has what may run, and keeps it."""
-        self.claim(worker, limit, **more)
-        return self
-
-    def beaten(self, worker: str = "a", **more: Any) -> Self:
-        self.beat(worker, **more)
-        return self
-
-    def turned(self) -> Self:
-        """One scheduler has done its turn."""
-        self.turn()
-        return self
-
-    def released(self, *leases: Lease) -> Self:
-        self.release(*leases)
-        return self
-
-    def retried(self, lease: Lease, delay_ms: int = 1000, error: str = "boom") -> Self:
-        self.retry(lease, delay_ms, error)
-        return self
-
-    def past(self, ms: int) -> Self:
-        """The same, whatever was reaped."""
-        self.sweep_past(ms)
-        return self
+    finished, released, retried = map(then, ("finish", "release", "retry"))
+    held, beaten, turned, past = map(then, ("claim", "beat", "turn", "sweep_past"))
 
     def crash(self, job: str, *, worker: str = "x", mark: bool = True) -> tuple[Lease, int]:
         """Claim a job that waits alone, mark it, and lose its lease: the lease that was reaped, and the crashes."""

@@ -1,12 +1,13 @@
 """Drives the worker's state machine by hand: no thread, no socket, and a clock that the test moves."""
 
-from typing import Any, Self
+from typing import Any
 
 from engine.models.lanes import Lanes
 from engine.worker.machine import events
 from engine.worker.machine.machine import WorkerMachine
 from engine.worker.machine.settings import Settings
 from tests.engine import ops
+from tests.engine.desk import then
 
 MS = 1_000_000
 #: Server time minus the machine's monotonic time, ms.
@@ -67,31 +68,7 @@ class Machine:
                 assert wake_ns > self.now_ns, f"at {self.now_ms} ms it wants to be woken at once and then does nothing"
         raise AssertionError("the machine never rests")
 
-    # -- the same, whatever the machine does, and then the next step
-
-    def after(self, ms: int) -> Self:
-        self.wait(ms)
-        return self
-
-    def told(self, event: events.Event) -> Self:
-        self.on(event)
-        return self
-
-    def answered(self, kind: events.CallKind, reply: object) -> Self:
-        self.answer(kind, reply)
-        return self
-
-    def failed(self, kind: events.CallKind, *, fault: bool = False) -> Self:
-        self.fail(kind, fault=fault)
-        return self
-
-    def given(self, *jobs: ops.LeasedJob, kind: Any = None, sleep_ms: int = 1000) -> Self:
-        self.give(*jobs, kind=kind, sleep_ms=sleep_ms)
-        return self
-
-    def ended(self, job: ops.LeasedJob, error: str | None = None) -> Self:
-        self.handler_ends(job, error)
-        return self
+    after, told, answered, failed, given, ended = map(then, ("wait", "on", "answer", "fail", "give", "handler_ends"))
 
     # -- answers
 
