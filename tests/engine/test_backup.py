@@ -380,8 +380,7 @@ def test_a_killed_restore_leaves_a_closed_queue_and_is_run_again(queue: Queue, t
             refused(WrongKeyType, r"ic:\{q\}:(sweep|seq)", call)
         assert 0 < len(keys_of(target)) < len(content(file))
     kept = file.rename(tmp_path / "kept.backup")
-    with pytest.raises(NotEmpty, match="another backup is being restored there"):
-        restore(Archive(backed_up(queue, tmp_path)), target, quiet)
+    refused(NotEmpty, "another backup is being restored there", restore, Archive(backed_up(queue, tmp_path)), target, quiet)
     assert said("restore", str(kept), "--url", target.url)["given_back"] == len(held) == 10
     assert target.counts().waiting == 500
     changed = {key for key, value in content(kept).items() if keys_of(target).get(key) != value}

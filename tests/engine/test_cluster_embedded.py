@@ -50,8 +50,7 @@ def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(
     for port in ports:
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", port)) != 0
-    with pytest.raises(ServerFailed, match="not running"):
-        _ = cluster.ports
+    refused(ServerFailed, "not running", getattr, cluster, "ports")
 
 
 def test_a_program_that_does_not_run_is_one_clear_line_and_leaves_nothing(tmp_path: Path) -> None:

@@ -57,8 +57,7 @@ def test_it_answers_inside_the_block_and_is_gone_after_it() -> None:
         folder = Path(f"/proc/{pid}/cwd").resolve()
     assert refuses(port) and is_gone(pid)
     assert not folder.exists(), "the temporary folder stays behind"
-    with pytest.raises(ServerFailed, match="not running"):
-        _ = server.url
+    refused(ServerFailed, "not running", getattr, server, "url")
 
 
 def test_it_evicts_nothing_and_writes_nothing_to_disk() -> None:

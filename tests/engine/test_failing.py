@@ -393,18 +393,6 @@ def test_rule_01_a_drop_cut_off_after_any_write_loses_and_doubles_nothing(desk: 
             return
 
 
-@pytest.mark.feature("BQ34")
-def test_rule_05_a_drop_sent_twice_repeats_and_another_token_is_stale(desk: Desk) -> None:
-    call = desk.call(drops(desk))
-    first = desk.send(call)
-    with desk.unchanged():
-        assert [result for result, _ in first.items] == ["ok"] * 3
-        assert desk.send(call).items == tuple(("repeated", outcome) for _, outcome in first.items)
-    lease = desk.enqueue("d", priority=9).one(limit=1).lease
-    stale = lease._replace(fence=lease.fence - 1)
-    assert desk.run(Drop((stale,), ("discarded",))).items == (("stale", ""),) and desk.places("d") == {"active"}
-
-
 # -- the error history of a job: each run that came to nothing, with its trace, bounded, and written once
 
 

@@ -9,7 +9,7 @@ from engine.errors import Malformed, ScriptFault
 from engine.queue.synchronous import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.producing import refused
-from tests.engine.ops import Bury, Claim, Count, Extend, Finish, Listing, Release
+from tests.engine.ops import Bury, Claim, Finish
 
 BAND = 2**49
 MIDDLE = 2**48
@@ -71,22 +71,6 @@ def test_rule_16_equal_due_times_keep_the_order_of_enqueue_past_every_digit(desk
     # Sequences 1022 to 1026 cross from two base-32 digits to three.
     assert [member[:10] for member in members] == ["00000000vu", "00000000vv", "0000000100", "0000000101", "0000000102"]
     assert order(desk.tick(501)) == jobs
-
-
-def test_rule_16_a_failed_job_goes_back_to_its_old_place(desk: Desk) -> None:
-    desk.retry(desk.enqueue("first", "second").one(limit=1).lease, delay_ms=100)
-    assert desk.places("first") == {"due"}
-    assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 100
-    assert order(desk.tick(101)) == ["first", "second"]
-
-
-def test_release_gives_back_to_the_old_place_without_charging(desk: Desk) -> None:
-    first, second = (job.lease for job in desk.leased("j1", "j2"))
-    desk.redis.delete(desk.keys.wake("main"))
-    desk.run(Release((second, first)))
-    assert desk.places("j1") == desk.places("j2") == {"lane"}
-    assert not {"failures", "crashes"} & (set(desk.run_hash("j1")) | set(desk.run_hash("j2")))
-    assert desk.redis.lrange(desk.keys.wake("main"), 0, -1) == [b"1"] and order(desk) == ["j1", "j2"]
 
 
 @pytest.mark.feature("BL18")
@@ -191,34 +175,11 @@ def test_rule_17_a_claim_stops_at_one_mebibyte_but_takes_one_job(desk: Desk) -> 
     assert [[job.lease.job for job in desk.claim(worker)] for worker in "ab"] == [["a", "b"], ["c"]]
 
 
-@pytest.mark.feature("BQ33", "BL28")
-def test_counts_and_listing_see_every_state(desk: Desk) -> None:
-    desk.enqueue("waits1", "waits2", "runs", "dies", "ends").enqueue("sleeps", delay_ms=5_000)
-    jobs = {job.lease.job: job.lease for job in desk.leased("needs", needs=("runs",))}
-    desk.finished(jobs["ends"]).released(jobs["waits1"], jobs["waits2"]).bury(jobs["dies"])
-    counts = desk.run(Count())
-    assert (counts.waiting, counts.delayed, counts.active, counts.dead, counts.done) == (2, 1, 1, 1, 1)
-    assert counts.blocked == 1 and (counts.finished, counts.buried, counts.srv_us) == (1, 1, START_MS * 1000)
-    assert desk.run(Listing(0, 10)).states == {
-        "waiting": [("waits1", 0), ("waits2", 0)], "delayed": [("sleeps", START_MS + 5_000)],
-        "active": [("runs", START_MS + LEASE_MS)], "dead": [("dies", START_MS)], "done": [("ends", START_MS)],
-        "blocked": [("needs", START_MS)],
-    }  # fmt: skip
-    assert desk.queue.snapshot().states["waiting"] == [("waits1", 0), ("waits2", 0)]
-
-
 def test_done_is_bounded_by_the_sweep(desk: Desk) -> None:
     for number in range(5):
         desk.finished(desk.lease(f"j{number}")).tick(1)
     desk.run(desk.sweep_operation(done_max=2))
     assert desk.redis.zrange(desk.keys.done, 0, -1) == [b"j3", b"j4"]
-
-
-def test_a_fused_call_finishes_and_claims_what_has_become_due(desk: Desk) -> None:
-    lease = desk.enqueue("j1").lease("j2", delay_ms=100)
-    reply = desk.tick(100).run(Finish((lease,), desk.claim_operation()))
-    assert reply.finished.items == (("ok", "finished"),)
-    assert [job.lease.job for job in reply.claimed.jobs] == ["j2"]
 
 
 def test_the_time_of_a_test_is_refused_on_a_queue_that_is_in_use(desk: Desk, ironclaim_url: str) -> None:
@@ -228,12 +189,3 @@ def test_the_time_of_a_test_is_refused_on_a_queue_that_is_in_use(desk: Desk, iro
         used.model.now_ms = START_MS
         refused(ScriptFault, "queues created for tests", used.counts)
         refused(Malformed, "now_ms", used.use_test_clock, 1)
-
-
-@pytest.mark.feature("BQ19")
-def test_a_lease_lasts_from_the_servers_time_of_the_claim(desk: Desk) -> None:
-    job = desk.enqueue("j1").one()
-    assert job.deadline_ms == START_MS + LEASE_MS
-    assert desk.redis.zscore(desk.keys.active, "j1") == START_MS + LEASE_MS
-    desk.run(Extend((job.lease,), 1, LEASE_MS, desk.now_ms + 3000))
-    assert desk.redis.zscore(desk.keys.active, "j1") == START_MS + LEASE_MS

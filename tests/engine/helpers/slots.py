@@ -5,10 +5,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from engine import ScriptFault
 from engine.redis.scripts import Layer, load_script, with_head
+from tests.engine.helpers.producing import refused
 
 
 def check_slots(path: Path, tmp_path: Path, where: Sequence[Layer] = ()) -> None:
@@ -23,8 +22,6 @@ def check_slots(path: Path, tmp_path: Path, where: Sequence[Layer] = ()) -> None
         without, count = re.subn(rf"^--   {slot}\s.*\n", "", whole, flags=re.MULTILINE)
         assert count, slot
         copy.write_text(without)
-        with pytest.raises(ScriptFault, match=f"script {path.stem}"):
-            load_script(copy, where)
+        refused(ScriptFault, f"script {path.stem}", load_script, copy, where)
     copy.write_text(source.replace("-- ARGV\n", "-- ARGV\n--   unused_slot  what no line reads\n"))
-    with pytest.raises(ScriptFault, match="unused_slot"):
-        load_script(copy, where)
+    refused(ScriptFault, "unused_slot", load_script, copy, where)
