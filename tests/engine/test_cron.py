@@ -459,9 +459,10 @@ def test_nothing_ticks_before_the_start() -> None:
         assert known.after(ms("2026-01-01"), start_ms) == start_ms + minutes * MINUTE_MS
 
 
-@given(
-    every_ms=st.sampled_from([100, 1000, 60_000]), due=st.integers(0, 500), most=st.integers(1, 100), late_ms=st.integers(0, 99)
-)
+LENGTHS = st.sampled_from([100, 1000, 60_000])
+
+
+@given(every_ms=LENGTHS, due=st.integers(0, 500), most=st.integers(1, 100), late_ms=st.integers(0, 99))
 def test_of_many_due_ticks_the_last_are_told(every_ms: int, due: int, most: int, late_ms: int) -> None:
     known, first_ms = calendar(Timing(every_ms=every_ms)), 1_000_000
     now_ms = first_ms + due * every_ms + late_ms
