@@ -18,11 +18,7 @@ from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
 from engine.ops.looks import Count
 from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver, Patience
 from engine.redis.driver import SyncDriver
-from tests.engine.desk import START_MS, Desk
-from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import ids_of
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, START_MS, Desk, Relay, hurried, ids_of, wait_until
 
 
 def idle_of(queue: AsyncQueue) -> list[Any]:

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker, WorkerGroup
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import at_work, refused, wait_until
 
 WAITS: dict[str, Any] = {
     "call": lambda queue: queue.call("quick", 1, id="made"),

@@ -24,10 +24,7 @@ from engine.ops.claims import Claim, Finish
 from engine.testing import EmbeddedServer, start_guarded
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.command.running import ROOT, ironclaim, said
-from tests.engine.desk import CUT_OFF, WRITES, run_texts
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import refused, some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import CUT_OFF, WRITES, at_work, refused, run_texts, some_handlers, wait_until
 
 #: What a restored queue has of its own: the two keys that kept it closed, its era, and the mark in the counters.
 OWN = {b"era", b"stats"}

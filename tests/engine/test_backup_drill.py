@@ -16,9 +16,7 @@ import pytest
 from engine import Queue
 from engine.testing import EmbeddedServer, start_guarded
 from tests.engine.command.running import ROOT
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.waiting import rows_of, wait_until
+from tests.engine.using import Workers, raw_client, rows_of, wait_until
 
 WORKERS = ("--sweep-ms", "100", "--prefetch", "10", "--concurrency", "4")
 

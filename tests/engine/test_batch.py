@@ -12,11 +12,8 @@ import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.redis.exchange import PIPELINE_MAX, Sent
-from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import HASTE_MS, PATIENCE_MS, claim_operation, ids_of, refused
-from tests.engine.helpers.relay import Relay, Rule
-from tests.engine.helpers.waiting import DEADLINE_S
 from tests.engine.ops import Count, Counts, Enqueue, Operation, Options, Wait
+from tests.engine.using import DEADLINE_S, HASTE_MS, PATIENCE_MS, Relay, Rule, claim_operation, hurried, ids_of, refused
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import pytest
 from engine import Queue
 from engine.ops.claims import Wait
 from engine.redis.driver import SyncDriver
-from tests.engine.helpers.producing import claim, ids_of
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, claim, ids_of, wait_until
 
 
 @pytest.mark.feature("BQ12", "BL14", "MQ04", "BN07")

@@ -13,8 +13,7 @@ from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.testing import ServerFailed
 from engine.testing.server import free_port
 from tests.engine.cluster_desk import CALM_MS
-from tests.engine.helpers.processes import is_gone
-from tests.engine.helpers.producing import refused
+from tests.engine.using import is_gone, refused
 
 #: Two keys of one slot, and a script that reads a key of that slot which it does not declare.
 FIRST, SECOND = "{tag}first", "{tag}second"

@@ -22,10 +22,7 @@ from engine.redis import resolver
 from engine.redis.dialer import identify, resolver_of
 from engine.redis.endpoint import Endpoint
 from engine.testing import EmbeddedServer, server_binary
-from tests.engine.helpers.processes import in_child
-from tests.engine.helpers.producing import ids_of, raw_client, refused, some_handlers
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEFAULT_DEADLINE_S, wait_until
+from tests.engine.using import DEFAULT_DEADLINE_S, Relay, ids_of, in_child, raw_client, refused, some_handlers, wait_until
 
 FAST = ConnectOptions(deadline_ms=1_000, timeout_ms=700, connect_timeout_ms=700)
 

@@ -15,8 +15,7 @@ from engine.redis import dialer, driver
 from engine.redis.dialer import Dialer, Subscription
 from engine.redis.endpoint import Address, Endpoint, Node
 from engine.redis.exchange import Sent
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import refused, wait_until
 
 
 class Named:

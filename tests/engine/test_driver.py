@@ -15,11 +15,8 @@ from engine.redis.async_driver import AsyncDriver
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint, Node
 from engine.redis.exchange import Durability, Sent
-from tests.engine.desk import full
-from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, refused
-from tests.engine.helpers.relay import Relay, Rule
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 from tests.engine.ops import Call, Count, Failure, Finish, Retry, Wait
+from tests.engine.using import DEADLINE_S, Relay, Rule, claim, claim_operation, full, hurry, ids_of, refused, wait_until
 
 
 @pytest.fixture

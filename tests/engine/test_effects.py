@@ -10,9 +10,8 @@ from engine import Handlers, Job, Queue, Worker, effects
 from engine.errors import Malformed
 from tests.engine.helpers import history_handlers
 from tests.engine.helpers.databases import Database
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.ops import Lease, LeasedJob, Options
+from tests.engine.using import refused, wait_until
 
 #: Transactions that wait for another one.
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"

@@ -16,9 +16,7 @@ import redis
 import engine.testing.server as server_module
 from engine.testing import BINARY_VARIABLE, EmbeddedServer, ServerFailed, ServerMissing, free_port, server_binary, start_guarded
 from engine.testing.server import YOUNG_S, OwnedFolder, sweep
-from tests.engine.helpers.processes import ROOT, is_gone
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import ROOT, is_gone, refused, wait_until
 
 OWNER_PROGRAM = """
 import time

@@ -15,11 +15,8 @@ from engine.options import PLAIN
 from engine.queue import producing
 from record.history import HistoryFile
 from record.recorder import Recorder
-from tests.engine.desk import Desk, full
-from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import claim, ids_of, refused
-from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import checked_rows
+from tests.engine.using import Desk, Relay, claim, full, hurried, ids_of, refused
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ from engine import Queue, ScriptFault, validate
 from engine.models import envelope
 from engine.models.envelope import read_run_fields
 from engine.redis.scripts import layers_of, linked_functions, scripts_folder
-from tests.engine.desk import run_fields, write_run
 from tests.engine.helpers.lives import now_ms
-from tests.engine.helpers.producing import claim, refused
 from tests.engine.ops import Enqueue, Lease, LeasedJob, Options
+from tests.engine.using import claim, refused, run_fields, write_run
 from tests.walks import examples
 
 LEASE = Lease("j", 7, "n")

@@ -16,11 +16,7 @@ from engine import AsyncQueue, ConnectOptions, DataLoss, Malformed, Queue, Unsup
 from engine.ops.admin import NoteEra
 from engine.ops.workers import Beat
 from engine.testing import EmbeddedServer
-from tests.engine.desk import Desk
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import raises, raw_client, refused, some_handlers
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Desk, Relay, at_work, raises, raw_client, refused, some_handlers, wait_until
 
 QUICK = ConnectOptions(idle_check_ms=0)
 

@@ -9,10 +9,9 @@ import pytest
 
 from engine import AsyncQueue, Event, Malformed, Queue
 from engine.queue.admin import EVENTS_KEPT_MAX
-from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, set_events
-from tests.engine.helpers.waiting import DEADLINE_S
 from tests.engine.ops import Bury, Drop, EventPage, Failure, Finish, NoteProgress, Operation, ReadEvents, Release, Retry
+from tests.engine.using import DEADLINE_S, LEASE_MS, Desk
 
 pytestmark = pytest.mark.feature("BL31", "BL32")
 

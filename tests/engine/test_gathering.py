@@ -19,10 +19,7 @@ from engine.ops.jobs import Enqueue, Options
 from engine.redis import gathering
 from engine.redis.endpoint import DEADLINE_MS_MAX
 from engine.redis.gathering import CallMaker, GatheredEnqueue
-from tests.engine.helpers.processes import in_child
-from tests.engine.helpers.producing import ids_of, raises, refused
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Relay, ids_of, in_child, raises, refused, wait_until
 
 #: A call that the relay holds is under way until the test lets it go, or breaks its connection.
 ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)

@@ -11,11 +11,10 @@ import pytest
 from engine import AsyncQueue, Malformed, Queue, Worker
 from engine.queue.history import KEPT_MAX, NAMES_MAX, PAYLOAD_BYTES_MAX, PastJob
 from engine.serializers import UnreadablePayload
-from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers import history_handlers
 from tests.engine.helpers.by_hand import alter, set_events, set_history
-from tests.engine.helpers.producing import refused
 from tests.engine.ops import Bury, Drop, Failure, Finish, HistoryRule, Operation, Retry
+from tests.engine.using import LEASE_MS, Desk, refused
 
 pytestmark = pytest.mark.feature("BL31")
 

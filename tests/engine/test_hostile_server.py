@@ -17,11 +17,7 @@ from engine import ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Wro
 from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Release, Retry
 from engine.testing import EmbeddedServer, start_guarded
 from engine.testing.server import server_binary
-from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import raw_client, refused
-from tests.engine.helpers.relay import bound
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, LEASE_MS, Desk, Workers, bound, raw_client, refused, wait_until
 
 #: How a state begins and ends: generators that stop in the middle.
 State = Callable[[EmbeddedServer, Any], Iterator[None]]

@@ -11,10 +11,8 @@ import pytest
 
 from engine import Queue, Worker
 from engine.observer import Intended, Observer
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.ops import Call, Sweep
+from tests.engine.using import at_work, some_handlers, wait_until
 
 
 class Counting(Observer):

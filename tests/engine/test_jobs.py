@@ -9,9 +9,8 @@ import pytest
 from engine import Malformed, Queue
 from engine.ops.claims import Bury, Failure
 from engine.worker.worker import Worker
-from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import bury
-from tests.engine.helpers.producing import claim, refused, some_handlers
+from tests.engine.using import LEASE_MS, Desk, claim, refused, some_handlers
 
 
 def run_all(url: str, *, fails: bool = False) -> None:

@@ -7,9 +7,8 @@ import pytest
 
 from engine.errors import Malformed, ScriptFault
 from engine.queue.synchronous import Queue
-from tests.engine.desk import LEASE_MS, START_MS, Desk
-from tests.engine.helpers.producing import refused
 from tests.engine.ops import Bury, Claim, Finish
+from tests.engine.using import LEASE_MS, START_MS, Desk, refused
 
 BAND = 2**49
 MIDDLE = 2**48

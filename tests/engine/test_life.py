@@ -15,10 +15,7 @@ import pytest
 from engine import Handlers, Job, Malformed, Queue, Worker, WorkerGroup
 from engine.worker.child_processes import Child
 from tests.engine.helpers import life
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.processes import run_of
-from tests.engine.helpers.producing import ids_of, refused
-from tests.engine.helpers.waiting import wait_until, whole_lines
+from tests.engine.using import at_work, ids_of, refused, run_of, wait_until, whole_lines
 
 
 class Life:

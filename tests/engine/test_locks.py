@@ -7,8 +7,7 @@ import pytest
 
 from engine import LeaseLost, Lock, Malformed, Queue, ScriptFault
 from engine.ops.workers import AcquireLock, ExtendLock, ReleaseLock
-from tests.engine.desk import START_MS, Desk
-from tests.engine.helpers.producing import refused
+from tests.engine.using import START_MS, Desk, refused
 
 
 def acquire(desk: Desk, token: str, ttl_ms: int = 5_000) -> AcquireLock:

@@ -29,9 +29,8 @@ from engine.worker.runs import Runs
 from engine.worker.worker import Worker
 from tests.engine.command.running import ROOT
 from tests.engine.helpers import warm
-from tests.engine.helpers.producing import raises, some_handlers
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.ops import Lease, LeasedJob
+from tests.engine.using import raises, some_handlers, wait_until
 
 log = logging.getLogger("shop.orders")
 

@@ -22,9 +22,8 @@ from engine.http.settings import HttpSettings
 from engine.options import OPTIONS
 from tests.engine.command.running import ironclaim, known_parser
 from tests.engine.helpers.marks import DSN, MARK, URL, Call, calls, methods, told
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import DEADLINE_S
 from tests.engine.http.serving import asking
+from tests.engine.using import DEADLINE_S, some_handlers
 
 #: One of so many calls in the first tier, and all of them in the second.
 SHARES = pytest.mark.parametrize("one_of", [17, pytest.param(1, marks=pytest.mark.slow)])

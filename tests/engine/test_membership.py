@@ -16,12 +16,9 @@ import pytest
 
 from engine import Handlers, Malformed, Queue, Worker, queues
 from engine.worker.machine.events import Forked, StopAsked
-from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.machine import Machine, exits, holding
-from tests.engine.helpers.processes import Workers, stopped
-from tests.engine.helpers.producing import claim_operation, refused, some_handlers
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.ops import Beat, Beaten, Count, NoteQueue, ReadWorkerUpdates, Sweep, Swept
+from tests.engine.using import Workers, at_work, claim_operation, refused, some_handlers, stopped, wait_until
 
 
 def beating(**more: Any) -> Machine:
