@@ -10,7 +10,7 @@ from typing import Any, Self
 import pytest
 import redis
 
-from engine import validate
+from engine import Queue, validate
 from engine.models import Spec
 from engine.models.envelope import read_run_fields
 from engine.models.lanes_keys import LanesKeys
@@ -22,7 +22,6 @@ from engine.ops.jobs import Enqueue, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
 from engine.ops.workers import Beat, Beaten, ReportRunTimes, RunTimes
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
-from engine.queue.synchronous import Queue
 from engine.worker.machine.sweeping import SWEEP_LIMIT, tick
 
 #: How a tombstone begins.

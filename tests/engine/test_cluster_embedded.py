@@ -10,8 +10,7 @@ from redis.exceptions import AskError, MovedError
 
 import chaos.topology.embedded_cluster as cluster_module
 from chaos.topology.embedded_cluster import EmbeddedCluster
-from engine.testing import ServerFailed
-from engine.testing.server import free_port
+from engine.testing import ServerFailed, free_port
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.using import is_gone, refused
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, Queue, Worker, effects
-from engine.errors import Malformed
+from engine import Handlers, Job, Malformed, Queue, Worker, effects
 from tests.engine.helpers import history_handlers
 from tests.engine.helpers.databases import Database
 from tests.engine.ops import Lease, LeasedJob, Options

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Queue, Worker
-from engine.errors import Malformed
-from engine.job import Job
+from engine import Job, Malformed, Queue, Worker
 from engine.queue.looks import NO_ERROR, JobInfo, error_groups, error_kind, main_line
 from tests.engine.helpers.producing import refused, some_handlers
 from tests.walks import examples

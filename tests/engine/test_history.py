@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Malformed, Queue, Worker
+from engine import AsyncQueue, Malformed, Queue, UnreadablePayload, Worker
 from engine.queue.history import KEPT_MAX, NAMES_MAX, PAYLOAD_BYTES_MAX, PastJob
-from engine.serializers import UnreadablePayload
 from tests.engine.helpers import history_handlers
 from tests.engine.helpers.by_hand import alter, set_events, set_history
 from tests.engine.ops import Bury, Drop, Failure, Finish, HistoryRule, Operation, Retry

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
-from engine.ops.jobs import Enqueued
+from engine import AsyncQueue, Enqueued, Handlers, Job, Malformed, NewJob, Queue, Worker
 from engine.tracing import HEADER, carry_traces, trace
 from tests.engine.helpers.producing import ids_of, refused, some_handlers
 

@@ -15,8 +15,7 @@ import redis
 
 from engine import ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, WrongKeyType
 from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Release, Retry
-from engine.testing import EmbeddedServer, start_guarded
-from engine.testing.server import server_binary
+from engine.testing import EmbeddedServer, server_binary, start_guarded
 from tests.engine.using import DEADLINE_S, LEASE_MS, Desk, Workers, bound, raw_client, refused, wait_until
 
 #: How a state begins and ends: generators that stop in the middle.

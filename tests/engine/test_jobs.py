@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine import Malformed, Queue
+from engine import Malformed, Queue, Worker
 from engine.ops.claims import Bury, Failure
-from engine.worker.worker import Worker
 from tests.engine.helpers.by_hand import bury
 from tests.engine.using import LEASE_MS, Desk, claim, refused, some_handlers
 

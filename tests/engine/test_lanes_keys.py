@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import Malformed, ScriptFault
-from engine.queue.synchronous import Queue
+from engine import Malformed, Queue, ScriptFault
 from tests.engine.ops import Bury, Claim, Finish
 from tests.engine.using import LEASE_MS, START_MS, Desk, refused
 

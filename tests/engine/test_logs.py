@@ -20,13 +20,11 @@ from typing import Any
 
 import pytest
 
-from engine import Bury, Discard, Handlers, Queue
-from engine.job import Job
+from engine import Bury, Discard, Handlers, Job, Queue, Worker
 from engine.logs import JsonFormatter, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
 from engine.worker.executor import _why  # pyright: ignore[reportPrivateUsage]
 from engine.worker.machine.events import LoseLease
 from engine.worker.runs import Runs
-from engine.worker.worker import Worker
 from tests.engine.command.running import ROOT
 from tests.engine.helpers import warm
 from tests.engine.ops import Lease, LeasedJob

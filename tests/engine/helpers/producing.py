@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from engine.handlers import Handlers
+from engine import Handlers, Queue
 from engine.ops.claims import Claim, Claimed
-from engine.queue.synchronous import Queue
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.redis.gathering import CallMaker, Gathering
