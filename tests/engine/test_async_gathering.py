@@ -14,8 +14,7 @@ from engine import AsyncQueue, ConnectOptions, Queue, ServerUnavailable, WrongKe
 from engine.redis import async_driver, gathering
 from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
-from tests.engine.ops import Call, Count, Enqueue, Options
-from tests.engine.using import DEADLINE_S, Relay, full, ids_of
+from tests.engine.using import DEADLINE_S, Call, Count, Enqueue, Options, Relay, full, ids_of
 
 #: A batch without an answer stays under way until the test breaks its connection.
 ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)

@@ -15,10 +15,9 @@ import hiredis
 import pytest
 
 from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
-from engine.ops.looks import Count
 from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver, Patience
 from engine.redis.driver import SyncDriver
-from tests.engine.using import DEADLINE_S, START_MS, Desk, Relay, hurried, ids_of, wait_until
+from tests.engine.using import DEADLINE_S, START_MS, Count, Desk, Relay, hurried, ids_of, wait_until
 
 
 def idle_of(queue: AsyncQueue) -> list[Any]:

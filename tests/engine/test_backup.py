@@ -20,11 +20,10 @@ from engine import Handlers, Queue, ServerUnavailable, UnsupportedFeature, Worke
 from engine.backup.archive import Archive, ArchiveWriter, BadBackup, Entry, ServerConnection
 from engine.backup.restoring import NotEmpty, Overtaken, restore
 from engine.backup.taking import BackupFailed, Taken, take
-from engine.ops.claims import Claim, Finish
 from engine.testing import EmbeddedServer, start_guarded
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.command.running import ROOT, ironclaim, said
-from tests.engine.using import CUT_OFF, WRITES, at_work, refused, run_texts, some_handlers, wait_until
+from tests.engine.using import CUT_OFF, WRITES, Claim, Finish, at_work, refused, run_texts, some_handlers, wait_until
 
 #: What a restored queue has of its own: the two keys that kept it closed, its era, and the mark in the counters.
 OWN = {b"era", b"stats"}

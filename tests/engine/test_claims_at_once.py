@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from engine import Queue
-from engine.ops.claims import Wait
 from engine.redis.driver import SyncDriver
-from tests.engine.using import DEADLINE_S, claim, ids_of, wait_until
+from tests.engine.using import DEADLINE_S, Wait, claim, ids_of, wait_until
 
 
 @pytest.mark.feature("BQ12", "BL14", "MQ04", "BN07")

@@ -17,12 +17,11 @@ from redis.sentinel import Sentinel
 
 from engine import AsyncQueue, ConnectOptions, Queue, Worker, async_queues, queues
 from engine.errors import AuthenticationFailed, EngineError, Malformed, OutcomeUnknown, ServerUnavailable
-from engine.ops.looks import Count
 from engine.redis import resolver
 from engine.redis.dialer import identify, resolver_of
 from engine.redis.endpoint import Endpoint
 from engine.testing import EmbeddedServer, server_binary
-from tests.engine.using import DEFAULT_DEADLINE_S, Relay, ids_of, in_child, raw_client, refused, some_handlers, wait_until
+from tests.engine.using import DEFAULT_DEADLINE_S, Count, Relay, ids_of, in_child, raw_client, refused, some_handlers, wait_until
 
 FAST = ConnectOptions(deadline_ms=1_000, timeout_ms=700, connect_timeout_ms=700)
 

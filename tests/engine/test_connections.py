@@ -10,12 +10,11 @@ import redis
 from redis.exceptions import AskError
 
 from engine import AsyncQueue, Queue
-from engine.ops.looks import Count
 from engine.redis import dialer, driver
 from engine.redis.dialer import Dialer, Subscription
 from engine.redis.endpoint import Address, Endpoint, Node
 from engine.redis.exchange import Sent
-from tests.engine.using import refused, wait_until
+from tests.engine.using import Count, refused, wait_until
 
 
 class Named:

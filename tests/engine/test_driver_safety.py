@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from engine import ConnectOptions, Queue, UnsafeServer, Worker
-from engine.ops.looks import Listing
 from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
 from engine.redis.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
-from tests.engine.using import claim, ids_of, in_child, raw_client, refused, some_handlers, wait_until
+from tests.engine.using import Listing, claim, ids_of, in_child, raw_client, refused, some_handlers, wait_until
 
 FIT = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
 

@@ -9,8 +9,7 @@ import pytest
 from engine import Handlers, Job, Malformed, Queue, Worker, effects
 from tests.engine.helpers import history_handlers
 from tests.engine.helpers.databases import Database
-from tests.engine.ops import Lease, LeasedJob, Options
-from tests.engine.using import refused, wait_until
+from tests.engine.using import Lease, LeasedJob, Options, refused, wait_until
 
 #: Transactions that wait for another one.
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"

@@ -10,13 +10,12 @@ import pytest
 
 from engine import Malformed, NewJob, OutcomeUnknown, PartlyEnqueued, Queue, ScriptFault, ServerUnavailable
 from engine.models.lanes import Lanes
-from engine.ops.jobs import EnqueueMany
 from engine.options import PLAIN
 from engine.queue import producing
 from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.using import Desk, Relay, claim, full, hurried, ids_of, refused
+from tests.engine.using import Desk, EnqueueMany, Relay, claim, full, hurried, ids_of, refused
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from engine.models import envelope
 from engine.models.envelope import read_run_fields
 from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 from tests.engine.helpers.lives import now_ms
-from tests.engine.ops import Enqueue, Lease, LeasedJob, Options
-from tests.engine.using import claim, refused, run_fields, write_run
+from tests.engine.using import Enqueue, Lease, LeasedJob, Options, claim, refused, run_fields, write_run
 from tests.walks import examples
 
 LEASE = Lease("j", 7, "n")

@@ -15,11 +15,10 @@ import pytest
 
 from engine import ConnectOptions, Enqueued, Queue, WrongKeyType
 from engine.models.lanes import Lanes
-from engine.ops.jobs import Enqueue, Options
 from engine.redis import gathering
 from engine.redis.endpoint import DEADLINE_MS_MAX
 from engine.redis.gathering import CallMaker, GatheredEnqueue
-from tests.engine.using import DEADLINE_S, Relay, ids_of, in_child, raises, refused, wait_until
+from tests.engine.using import DEADLINE_S, Enqueue, Options, Relay, ids_of, in_child, raises, refused, wait_until
 
 #: A call that the relay holds is under way until the test lets it go, or breaks its connection.
 ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)

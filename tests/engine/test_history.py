@@ -12,8 +12,7 @@ from engine import AsyncQueue, Malformed, Queue, UnreadablePayload, Worker
 from engine.queue.history import KEPT_MAX, NAMES_MAX, PAYLOAD_BYTES_MAX, PastJob
 from tests.engine.helpers import history_handlers
 from tests.engine.helpers.by_hand import alter, set_events, set_history
-from tests.engine.ops import Bury, Drop, Failure, Finish, HistoryRule, Operation, Retry
-from tests.engine.using import LEASE_MS, Desk, refused
+from tests.engine.using import LEASE_MS, Bury, Desk, Drop, Failure, Finish, HistoryRule, Operation, Retry, refused
 
 pytestmark = pytest.mark.feature("BL31")
 

@@ -11,8 +11,7 @@ import pytest
 
 from engine import Queue, Worker
 from engine.observer import Intended, Observer
-from tests.engine.ops import Call, Sweep
-from tests.engine.using import at_work, some_handlers, wait_until
+from tests.engine.using import Call, Sweep, at_work, some_handlers, wait_until
 
 
 class Counting(Observer):

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, Worker
-from engine.ops.claims import Bury, Failure
 from tests.engine.helpers.by_hand import bury
-from tests.engine.using import LEASE_MS, Desk, claim, refused, some_handlers
+from tests.engine.using import LEASE_MS, Bury, Desk, Failure, claim, refused, some_handlers
 
 
 def run_all(url: str, *, fails: bool = False) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, ScriptFault
-from tests.engine.ops import Bury, Claim, Finish
-from tests.engine.using import LEASE_MS, START_MS, Desk, refused
+from tests.engine.using import LEASE_MS, START_MS, Bury, Claim, Desk, Finish, refused
 
 BAND = 2**49
 MIDDLE = 2**48

@@ -6,8 +6,7 @@ from typing import Any, cast
 import pytest
 
 from engine import LeaseLost, Lock, Malformed, Queue, ScriptFault
-from engine.ops.workers import AcquireLock, ExtendLock, ReleaseLock
-from tests.engine.using import START_MS, Desk, refused
+from tests.engine.using import START_MS, AcquireLock, Desk, ExtendLock, ReleaseLock, refused
 
 
 def acquire(desk: Desk, token: str, ttl_ms: int = 5_000) -> AcquireLock:

@@ -27,8 +27,7 @@ from engine.worker.machine.events import LoseLease
 from engine.worker.runs import Runs
 from tests.engine.command.running import ROOT
 from tests.engine.helpers import warm
-from tests.engine.ops import Lease, LeasedJob
-from tests.engine.using import raises, some_handlers, wait_until
+from tests.engine.using import Lease, LeasedJob, raises, some_handlers, wait_until
 
 log = logging.getLogger("shop.orders")
 

@@ -1,5 +1,5 @@
 # ruff: noqa: F403
-"""What most tests of the engine start from, in one place: the desk, queues, workers, relays and waits."""
+"""What most tests of the engine start from, in one place: the desk, queues, workers, relays, waits and operations."""
 
 from tests.engine.desk import *
 from tests.engine.helpers.at_work import *
@@ -8,3 +8,4 @@ from tests.engine.helpers.processes import *
 from tests.engine.helpers.producing import *
 from tests.engine.helpers.relay import *
 from tests.engine.helpers.waiting import *
+from tests.engine.ops import *
