@@ -316,10 +316,9 @@ def raw_client(ironclaim_url: str) -> Iterator[redis.Redis]:
         yield made
 
 
-def in_lua(raw_client: redis.Redis, what: str, *words: str) -> list[bytes | None]:
+def in_lua(raw_client: Any, what: str, *words: str) -> list[bytes | None]:
     script = RUN_SCRIPT % linked_functions(["run_read", "run_write"], layers_of(scripts_folder(), "lanes"))
-    found: Any = raw_client.eval(script, 1, "run", what, *words)
-    return found
+    return raw_client.eval(script, 1, "run", what, *words)
 
 
 @pytest.mark.walk

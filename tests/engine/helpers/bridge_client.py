@@ -30,7 +30,7 @@ class BridgeClient:
     """Writes as the original's client does, and calls the published scripts as an operator's own worker would."""
 
     def __init__(self, url: str, root: str = "bridge:") -> None:
-        self.redis = redis.Redis.from_url(url, decode_responses=True)
+        self.redis: Any = redis.Redis.from_url(url, decode_responses=True)
         self.root = root
         self.digests = {path.stem: str(self.redis.script_load(path.read_text())) for path in published().glob("*.lua")}
 
@@ -48,8 +48,7 @@ class BridgeClient:
 
     def status(self, job: str) -> str | None:
         """A job's status."""
-        found: Any = self.redis.get(self.key(f"jobs:status:{job}"))
-        return found
+        return self.redis.get(self.key(f"jobs:status:{job}"))
 
     def store(self, kind: str = "email", job: str = "", **members: Any) -> str:
         """A job's JSON in the original's order, with these members changed or added; the id."""
@@ -66,8 +65,7 @@ class BridgeClient:
         """A job for now; the id."""
         job = self.store(kind, job, **members)
         self.redis.set(self.key(f"jobs:status:{job}"), "waiting")
-        push = self.redis.lpush if members.get("priority", 5) >= 7 else self.redis.rpush
-        push(self.key("jobs:waiting"), job)
+        (self.redis.lpush if members.get("priority", 5) >= 7 else self.redis.rpush)(self.key("jobs:waiting"), job)
         return job
 
     def delay(self, due_ms: int, kind: str = "email", **members: Any) -> str:
@@ -147,5 +145,4 @@ def client(ironclaim_url: str) -> Iterator[BridgeClient]:
 
 def waiting(client: BridgeClient) -> list[str]:
     """The ids that wait, the next one first."""
-    found: Any = client.redis.lrange(KEYS.waiting, 0, -1)
-    return found
+    return client.redis.lrange(KEYS.waiting, 0, -1)
