@@ -14,7 +14,7 @@ from engine import AsyncQueue, ConnectOptions, Queue, ServerUnavailable, WrongKe
 from engine.redis import async_driver, gathering
 from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
-from tests.engine.using import DEADLINE_S, Call, Count, Enqueue, Options, Relay, full, ids_of
+from tests.engine.using import DEADLINE_S, Call, Count, Enqueue, Options, Relay, full, ids_of, seen
 
 #: A batch without an answer stays under way until the test breaks its connection.
 ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
@@ -180,8 +180,7 @@ async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, dir
         await queue.enqueue("work", None, id="contact")
         relay.next("hush_reply")
         calls, silent = relay.calls, asyncio.create_task(queue.enqueue("work", None, id="silent"))
-        while relay.calls == calls:
-            await asyncio.sleep(0.001)
+        await seen(lambda: relay.calls != calls)
         # The first of these wait until the batch is overdue.
         others: list[asyncio.Task[Any]] = []
         while not any(other.done() for other in others):
@@ -202,8 +201,7 @@ async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Q
         await tasks[0]
         relay.next("hush_reply")
         calls = relay.calls
-        while relay.calls == calls:
-            await asyncio.sleep(0.001)
+        await seen(lambda: relay.calls != calls)
         later = [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(9)]
         assert {(await task).result for task in later} == {"created"} and not tasks[-1].done()
         relay.break_all()
@@ -218,8 +216,7 @@ async def test_what_the_async_driver_sends_again_holds_up_no_other_exchange(rela
         again, other = (queue.driver.start(queue.model.call(Count())) for _ in range(2))
         relay.next("lose_reply", "hush_reply")
         calls, silent = relay.calls, asyncio.create_task(queue.driver.carry([again], shared=True))
-        while relay.calls < calls + 2:
-            await asyncio.sleep(0.001)
+        await seen(lambda: relay.calls >= calls + 2)
         async with asyncio.timeout(DEADLINE_S):
             await queue.driver.carry([other], shared=True)
         assert other.sent().reply.waiting == 0 and not silent.done()
@@ -235,8 +232,8 @@ async def test_an_exchange_of_the_async_driver_that_is_cancelled_closes_its_conn
     calls = [driver.start(Call(None, (word[1],), word, lambda raw: raw, Count())) for word in words]
     cancelled, other = (asyncio.create_task(driver.carry([call], shared=True)) for call in calls)
     async with asyncio.timeout(DEADLINE_S):
-        while [one.exchanges for one in driver._connections._shared.values()] != [2] or not client.info()["blocked_clients"]:
-            await asyncio.sleep(0.001)
+        shared = driver._connections._shared
+        await seen(lambda: [one.exchanges for one in shared.values()] == [2] and client.info()["blocked_clients"])
         cancelled.cancel()
         await asyncio.wait([cancelled])
         client.rpush("list", "late")

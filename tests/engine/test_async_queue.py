@@ -17,18 +17,11 @@ import pytest
 from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
 from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver, Patience
 from engine.redis.driver import SyncDriver
-from tests.engine.using import DEADLINE_S, START_MS, Count, Desk, Relay, hurried, ids_of, wait_until
+from tests.engine.using import DEADLINE_S, START_MS, Count, Desk, Relay, hurried, ids_of, seen, wait_until
 
 
 def idle_of(queue: AsyncQueue) -> list[Any]:
     return [connection for connection, _ in queue.driver._connections._idle[None]]
-
-
-async def seen(condition: Any) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 # -- cancellation

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker, WorkerGroup
-from tests.engine.using import at_work, refused, wait_until
+from tests.engine.using import at_work, refused, seen, wait_until
 
 WAITS: dict[str, Any] = {
     "call": lambda queue: queue.call("quick", 1, id="made"),
@@ -81,15 +81,13 @@ def test_a_loop_that_stands_still_is_told_once(queue: Queue, caplog: pytest.LogC
 
     @handlers("work")
     async def work(job: Job) -> None:
-        while not there.is_set():
-            await asyncio.sleep(0.01)
+        await seen(there.is_set)
         await (asyncio.create_task(block()) if within else block())
 
     @handlers("other")
     async def other(job: Job) -> None:
         there.set()
-        while not told.is_set():
-            await asyncio.sleep(0.01)
+        await seen(told.is_set)
 
     queue.enqueue("other", 1, id="b")
     queue.enqueue("work", 1, id="a")

@@ -13,7 +13,7 @@ import redis
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.redis.exchange import PIPELINE_MAX, Sent
 from tests.engine.ops import Count, Counts, Enqueue, Operation, Options, Wait
-from tests.engine.using import DEADLINE_S, HASTE_MS, PATIENCE_MS, Relay, Rule, claim_operation, hurried, ids_of, refused
+from tests.engine.using import DEADLINE_S, HASTE_MS, PATIENCE_MS, Relay, Rule, claim_operation, hurried, ids_of, refused, seen
 
 
 @pytest.fixture
@@ -150,19 +150,13 @@ def test_calls_that_follow_each_other_share_one_connection(queue: Any, client: A
 
 def test_an_idle_connection_that_was_closed_costs_no_doubt(relay: Relay, kind: str, runner: asyncio.Runner, queue: Any) -> None:
     """One that was idle for a second is looked at before it is used, so the call is not sent into nothing."""
-
-    async def eof(connection: Any) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not connection._reader.at_eof():
-                await asyncio.sleep(0.001)
-
     queue.enqueue("work", {}, id="a")
     relay.break_all()
     pool = connections_of(queue, kind, runner)._idle[None]
     pool[:] = [(connection, 0) for connection, _ in pool]
     for connection, _ in pool:
         if kind == "async":
-            runner.run(eof(connection))
+            runner.run(seen(connection._reader.at_eof))
         else:
             assert select.select([connection._sock], [], [], DEADLINE_S)[0]
     before = relay.calls

@@ -14,8 +14,9 @@ import pytest
 
 from engine import AsyncQueue, ConnectOptions, DataLoss, Malformed, Queue, UnsupportedFeature, Worker, models
 from engine.ops.workers import Beat
+from engine.ops.admin import NoteEra
 from engine.testing import EmbeddedServer
-from tests.engine.using import DEADLINE_S, Desk, NoteEra, Relay, at_work, raises, raw_client, refused, some_handlers, wait_until
+from tests.engine.using import DEADLINE_S, Desk, Relay, at_work, raises, raw_client, refused, seen, some_handlers, wait_until
 
 QUICK = ConnectOptions(idle_check_ms=0)
 
@@ -297,8 +298,7 @@ async def test_callbacks_break_no_call_and_coroutines_run_in_their_loop(ironclai
         await queue.enqueue("work", {})
         client.flushall()
         assert (await queue.enqueue("work", {})).created
-        while not told:
-            await asyncio.sleep(0.005)
+        await seen(lambda: told)
         assert told[0][0].acknowledged == 1 and told[0][1] is asyncio.get_running_loop()
     assert "a callback of its data loss failed" in caplog.text
 
@@ -329,8 +329,7 @@ async def test_a_new_connection_of_an_asyncio_queue_asks_what_is_missing(ironcla
         await queue.close()
         # Before the first write: others may have enqueued more than was lost.
         await queue.counts()
-        while not told:
-            await asyncio.sleep(0.005)
+        await seen(lambda: told)
         await queue.enqueue_many([{"name": "work", "payload": 1}] * 30)
         await queue.close()
         await queue.enqueue("work", {})

@@ -34,12 +34,16 @@ def soon(condition: Callable[[], T], what: str) -> T:
     return wait_until(condition, what, STREAM_S)
 
 
+async def seen(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, while the loop goes on."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
 async def until_waits(channel: AsyncChannel, count: int = 1) -> None:
     """Wait until so many fetches of a channel wait for a publish."""
-    end_s = time.monotonic() + DEADLINE_S
-    while len(channel._waiters) < count:
-        assert time.monotonic() < end_s, f"not within {DEADLINE_S} s: {count} fetches wait"
-        await asyncio.sleep(0.001)
+    await seen(lambda: len(channel._waiters) >= count)
 
 
 def whole_lines(path: Path) -> list[str]:
