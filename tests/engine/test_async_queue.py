@@ -14,9 +14,10 @@ from typing import Any
 import hiredis
 import pytest
 
-from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
+from engine import AsyncQueue, ConnectOptions, NewJob, Queue
 from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver, Patience
 from engine.redis.driver import SyncDriver
+from tests import golden
 from tests.engine.using import DEADLINE_S, START_MS, Count, Desk, Relay, hurried, ids_of, seen, wait_until
 
 
@@ -186,29 +187,22 @@ def test_both_drivers_have_the_same_calls(name: str) -> None:
 
 def a_day_of(queue: Any) -> list[Any]:
     """What a producer does in a day, and what it hears."""
-    heard: list[Any] = []
-
-    def hear(use: Any) -> None:
-        try:
-            heard.append(use())
-        except EngineError as error:
-            heard.append((type(error), str(error)))
-
-    hear(lambda: queue.enqueue("work", {"a": [1, "ü", None]}, id="a"))
-    hear(lambda: queue.enqueue("work", "text", id="b", delay_ms=5000, priority=9, headers={"x": "y"}))
-    hear(lambda: queue.enqueue("work", 1.5, id="c", lifo=True, attempts=9, backoff_ms=7, timeout_ms=8, backoff="exponential"))
-    hear(lambda: queue.enqueue("work", {}, id="a"))
-    hear(lambda: queue.enqueue("work", {}, id="a", crashes_max=300))
-    hear(lambda: queue.enqueue("two words", {}))
-    hear(lambda: queue.enqueue("work", {}, intended_ns="soon"))
-    hear(lambda: queue.enqueue_many([NewJob("many", number, id=f"m{number}", delay_ms=number % 3) for number in range(1500)]))
-    hear(lambda: queue.enqueue_many([{"name": "many", "payload": 1, "id": "a"}, {"name": "many", "payload": 1, "id": "n"}]))
-    hear(lambda: queue.enqueue_many([{"name": "many", "payload": 1, "id": "x"}, {"name": "many"}]))
-    hear(lambda: queue.enqueue_many([]))
-    hear(queue.counts)
-    hear(queue.snapshot)
-    hear(lambda: queue.use_test_clock(5))
-    return heard
+    many = [NewJob("many", number, id=f"m{number}", delay_ms=number % 3) for number in range(1500)]
+    calls: tuple[Any, ...] = (
+        lambda: queue.enqueue("work", {"a": [1, "ü", None]}, id="a"),
+        lambda: queue.enqueue("work", "text", id="b", delay_ms=5000, priority=9, headers={"x": "y"}),
+        lambda: queue.enqueue("work", 1.5, id="c", lifo=True, attempts=9, backoff_ms=7, timeout_ms=8, backoff="exponential"),
+        lambda: queue.enqueue("work", {}, id="a"),
+        lambda: queue.enqueue("work", {}, id="a", crashes_max=300),
+        lambda: queue.enqueue("two words", {}),
+        lambda: queue.enqueue("work", {}, intended_ns="soon"),
+        lambda: queue.enqueue_many(many),
+        lambda: queue.enqueue_many([{"name": "many", "payload": 1, "id": "a"}, {"name": "many", "payload": 1, "id": "n"}]),
+        lambda: queue.enqueue_many([{"name": "many", "payload": 1, "id": "x"}, {"name": "many"}]),
+        lambda: queue.enqueue_many([]),
+        *(queue.counts, queue.snapshot, lambda: queue.use_test_clock(5)),
+    )
+    return [golden.outcome(call) for call in calls]
 
 
 def test_both_faces_give_the_same_results_and_leave_the_same_raw_keys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +217,7 @@ def test_both_faces_give_the_same_results_and_leave_the_same_raw_keys(desk: Desk
             queue.close()
         left.append({key: without_not_after(value) for key, value in desk.dump().items()})
     assert heard[0] == heard[1] and left[0] == left[1] and len(left[0]) > 1500
-    assert [type(one) for one in heard[0]].count(tuple) == 5, "the errors of the day"
+    assert [type(one) for one in heard[0]].count(str) == 5, "the errors of the day"
 
 
 def without_not_after(value: Any) -> Any:

@@ -12,7 +12,7 @@ import chaos.topology.embedded_cluster as cluster_module
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.testing import ServerFailed, free_port
 from tests.engine.cluster_desk import CALM_MS
-from tests.engine.using import is_gone, refused
+from tests.engine.using import is_gone, refused, refuses, shell_script
 
 #: Two keys of one slot, and a script that reads a key of that slot which it does not declare.
 FIRST, SECOND = "{tag}first", "{tag}second"
@@ -44,17 +44,13 @@ def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(
         pids, ports = cluster.pids, cluster.ports
         folders = [Path(f"/proc/{pid}/cwd").resolve() for pid in pids]
     assert len(set(folders)) == 3 and not any(folder.exists() for folder in folders)
-    assert all(is_gone(pid) for pid in pids)
-    for port in ports:
-        with socket.socket() as probe:
-            assert probe.connect_ex(("127.0.0.1", port)) != 0
+    assert all(map(is_gone, pids))
+    assert all(map(refuses, ports))
     refused(ServerFailed, "not running", getattr, cluster, "ports")
 
 
 def test_a_program_that_does_not_run_is_one_clear_line_and_leaves_nothing(tmp_path: Path) -> None:
-    broken = tmp_path / "a-server"
-    broken.write_text("#!/bin/sh\necho 'no cluster here' >&2; exit 1\n")
-    broken.chmod(0o755)
+    broken = shell_script(tmp_path, "echo 'no cluster here' >&2; exit 1")
     refused(ServerFailed, "exited with code 1; no cluster here", EmbeddedCluster(binary=broken).__enter__)
 
 

