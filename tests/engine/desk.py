@@ -135,8 +135,7 @@ class Desk:
         self.keys: LanesKeys = self.queue.model.keys
         self.now_ms = START_MS
         self.queue.use_test_clock(self.now_ms)
-        self._counters: dict[str, int] = {}
-        self._was_cut = True
+        self._counters, self._was_cut = dict[str, int](), True
 
     def begin(self) -> Self:
         """Begin once more, with nothing on the server."""

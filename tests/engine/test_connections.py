@@ -22,8 +22,7 @@ class Named:
 
     def __init__(self, node: Node) -> None:
         self.primary: Node | None = node
-        self.old = False
-        self.doubted = False
+        self.old = self.doubted = False
         self.heard: list[Any] = []
 
     def known(self, slot: int) -> Node | None:

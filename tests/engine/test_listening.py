@@ -125,8 +125,8 @@ class Listened:
 
     def __init__(self, ways: Any, channels: tuple[str, ...], **how: Any) -> None:
         Listened.made = self
-        self.channels, self.how, self.live, self.log = channels, how, False, list[str]()
-        self.ended = False
+        self.channels, self.how, self.log = channels, how, list[str]()
+        self.live = self.ended = False
 
     def start(self) -> None:
         self.log.append("start")

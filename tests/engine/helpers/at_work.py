@@ -14,12 +14,9 @@ class Book:
     `hold`, handlers wait for `release`."""
 
     def __init__(self, *, hold: bool = False) -> None:
-        self.ran: list[tuple[str, str]] = []
-        self.fences: dict[str, int] = {}
-        self.running = 0
-        self.most = 0
-        self._lock = threading.Lock()
-        self._open = threading.Event()
+        self.ran, self.fences = list[tuple[str, str]](), dict[str, int]()
+        self.running = self.most = 0
+        self._lock, self._open = threading.Lock(), threading.Event()
         if not hold:
             self._open.set()
 

@@ -17,8 +17,7 @@ class Blocking:
     """Calls an object's coroutine functions and waits for each on one event loop; hands everything else through."""
 
     def __init__(self, target: Any, runner: asyncio.Runner) -> None:
-        self._target = target
-        self._runner = runner
+        self._target, self._runner = target, runner
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)

@@ -15,8 +15,7 @@ class Database:
     """One database: `address` is what another process connects to."""
 
     def __init__(self, kind: str, address: str) -> None:
-        self.kind = kind
-        self.address = address
+        self.kind, self.address = kind, address
 
     @property
     def mark(self) -> str:

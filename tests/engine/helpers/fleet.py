@@ -42,17 +42,13 @@ class Fleet:
     """Runs puppets against the desk's server. `now_ms` is the workers' monotonic time, from 0."""
 
     def __init__(self, desk: Desk, handler: Handler) -> None:
-        self.desk = desk
-        self.handler = handler
-        self.now_ms = 0
+        self.desk, self.handler, self.now_ms = desk, handler, 0
         self.workers: list[Puppet] = []
         #: (time in ms, lease, crashes) of each lease that a sweep took away, and ids that it buried.
-        self.reaped: list[tuple[int, jobs.Lease, int]] = []
-        self.buried: list[str] = []
+        self.reaped, self.buried = list[tuple[int, jobs.Lease, int]](), list[str]()
         #: How often each operation was carried out, by name.
         self.sent: Counter[str] = Counter()
-        self._offset_ms = desk.now_ms
-        self._stalled_until_ms = 0
+        self._offset_ms, self._stalled_until_ms = desk.now_ms, 0
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         #: Since when each worker that blocks does; the one that has blocked for longest gets the marker.
         self._blocked_ms: dict[str, int] = {}

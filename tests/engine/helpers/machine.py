@@ -23,11 +23,9 @@ class Machine:
         self.settings = Settings("w", **(usual | settings))
         self.clock = ops.ServerClock()
         self.clock.learn(SERVER_MS * 1000, 0)
-        self.draws: list[float] = []
+        self.draws, self.log = list[float](), list[events.Action]()
         self.incarnations = iter(f"{number:016x}" for number in range(1, 100))
-        self.out: dict[events.CallKind, ops.Call[Any]] = {}
-        self.sent_ms: dict[events.CallKind, int] = {}
-        self.log: list[events.Action] = []
+        self.out, self.sent_ms = dict[events.CallKind, ops.Call[Any]](), dict[events.CallKind, int]()
         self._fences = iter(range(1, 10_000))
         drawn = (self.incarnations.__next__, 0, lambda: self.draws.pop(0))
         self.steps = WorkerMachine(self.settings, Lanes("q").call, self.clock, *drawn)

@@ -19,10 +19,8 @@ class Side:
         self.ids: list[str] = []
         #: Leases that have ended, and how ('' = taken away): a late copy of an end hears that, and changes nothing.
         self.over: list[tuple[Lease, str]] = []
-        self.counter = 0
-        self.asked: set[str] = set()
-        self.told: set[str] = set()
-        self.told_ms = 0
+        self.asked, self.told = set[str](), set[str]()
+        self.counter = self.told_ms = 0
         desk.begin().sweep()
 
     @property

@@ -11,9 +11,7 @@ class NodeBull:
 
     def __init__(self, client: redis.Redis, root: str, now_ms: int, token: str = "295aabea-ff12-4bf6-9f12-68d87e1eea80") -> None:
         self.client: Any = client
-        self.root = root
-        self.now_ms = now_ms
-        self.token = token
+        self.root, self.now_ms, self.token = root, now_ms, token
 
     def add(self, data: object, **opts: Any) -> str:
         """A job; its id."""

@@ -21,8 +21,7 @@ class Steps:
     """Counts, and kills its own process at the given one."""
 
     def __init__(self, kill_at: str) -> None:
-        self.kill_at = kill_at
-        self.number = 0
+        self.kill_at, self.number = kill_at, 0
 
     def step(self, what: str) -> None:
         self.number += 1

@@ -33,8 +33,7 @@ class Workers:
     """Starts `python -m engine worker` and ends it with the test. Output and history lie in `folder`, by worker name."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        self.folder = folder
-        self.url = url
+        self.folder, self.url = folder, url
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(

@@ -30,15 +30,10 @@ class Relay:
         self.port: int = self._reserved.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.standing: Rule = "pass"
-        self.delay_s = 0.0
-        self.calls = 0
         self.before_call: Callable[[bytes], None] = lambda data: None
-        self._server_port = server_port
-        self._rules: deque[Rule] = deque()
-        self._held: list[bytes] = []
-        self._lock = threading.Lock()
-        self._open: list[socket.socket] = []
-        self._hushed: set[socket.socket] = set()
+        self.delay_s, self.calls, self._server_port = 0.0, 0, server_port
+        self._rules, self._held = deque[Rule](), list[bytes]()
+        self._lock, self._open, self._hushed = threading.Lock(), list[socket.socket](), set[socket.socket]()
         self._listener: socket.socket | None = None
 
     def __enter__(self) -> Self:
