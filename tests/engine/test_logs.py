@@ -404,9 +404,7 @@ def test_a_soft_timeout_in_vain_is_told_once(queue: Queue, lines: list[dict[str,
 
     monkeypatch.setattr(Runs, "stoppable", late)
 
-    @handlers("work")
-    def work(job: Job) -> None:
-        wait_until(lambda: job.cancelled, "its soft timeout is over")
+    handlers("work")(lambda job: wait_until(lambda: job.cancelled, "its soft timeout is over"))
 
     @handlers("heard")
     async def heard(job: Job) -> None:

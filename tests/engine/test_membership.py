@@ -196,13 +196,11 @@ def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stoppe
     gate = threading.Event()
     handlers = some_handlers(lambda job: gate.wait(120), "hold")
 
-    def busy() -> list[Any]:
-        # A machine that stands still for longer than a heartbeat counts makes it look dead for a moment.
-        return [info for info in queue.workers.list() if info.in_hand and info.alive]
-
     with running(queue, handlers, name="w1", beat_ms=100, attributes={"region": "eu"}):
         queue.enqueue("hold", {}, id="a")
-        info = wait_until(busy, "its beat tells of the job")[0]
+        # A machine that stands still for longer than a heartbeat counts makes it look dead for a moment.
+        busy = wait_until(lambda: [info for info in queue.workers.list() if info.in_hand and info.alive], "it tells of the job")
+        info = busy[0]
         assert (info.name, info.host, info.pid) == ("w1", socket.gethostname(), os.getpid())
         assert (info.jobs, info.handlers, info.attributes, info.leads) == (("a",), ("hold",), {"region": "eu"}, True)
         assert info.beat_age_ms < 30_000 and info.lease_ms == 9000 and info.concurrency == 8

@@ -25,11 +25,7 @@ class Blocking:
             return Blocking(value, self._runner)
         if not inspect.iscoroutinefunction(value):
             return value
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            return self._runner.run(value(*arguments, **options))
-
-        return call
+        return lambda *arguments, **options: self._runner.run(value(*arguments, **options))
 
 
 def hurried(kind: str, runner: asyncio.Runner, name: str, url: str, **options: Any) -> Any:
