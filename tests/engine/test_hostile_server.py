@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from engine import ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, WrongKeyType
+from engine import ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable
 from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Release, Retry
 from engine.testing import EmbeddedServer, server_binary, start_guarded
 from tests.engine.using import DEADLINE_S, LEASE_MS, Desk, Workers, bound, raw_client, refused, wait_until
@@ -196,27 +196,6 @@ def taken(desk: Desk, which: str, job: str) -> str:
         desk.redis.rename(key, "aside")
     desk.redis.rpush(key, "x")
     return key
-
-
-INDEXES = ("due", "active", "dead", "parked", "stats", "sweep")
-
-
-@pytest.mark.parametrize("kind", [*INDEXES, "lane", "ready", "wake", "classes", "seq", "job"])
-def test_an_operation_names_the_key_that_is_of_another_type_and_its_two_types(desk: Desk, kind: str) -> None:
-    keys = {"lane": desk.keys.lane("main"), "ready": desk.keys.ready("main"), "wake": desk.keys.wake("main")}
-    key = keys.get(kind) or (desk.keys.job("j1") if kind == "job" else getattr(desk.keys, kind))
-    desk.queue.model.now_ms = None if kind == "sweep" else desk.queue.model.now_ms
-    # A job that can run at once leaves some of the keys alone.
-    operation = desk.enqueue_operation("j1", delay_ms=100 if kind in ("due", "active", "dead", "sweep") else 0)
-    desk.redis.delete(key)
-    desk.redis.pfadd(key, "x") if kind not in ("seq", "job") else desk.redis.rpush(key, "x")
-    found = "string" if kind not in ("seq", "job") else "list"
-    before, caught = desk.redis.dump(key), refused(WrongKeyType, "", desk.run, operation)
-    assert f"WRONGTYPE the key {key} is a {found}, it must be a " in str(caught)
-    assert desk.redis.dump(key) == before
-    desk.redis.delete(key)
-    if kind != "sweep":
-        assert desk.run(operation).result == "created"
 
 
 #: What ends or keeps leases, and the answers about one whose job or run cannot be read: what the run does not say is not applied.
