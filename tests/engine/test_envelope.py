@@ -96,11 +96,16 @@ def opened(raw: bytes) -> LeasedJob:
 
 
 @pytest.fixture
-def lua(ironclaim_url: str) -> Iterator[Any]:
+def raw_client(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as made:
+        yield made
+
+
+@pytest.fixture
+def lua(raw_client: redis.Redis) -> Any:
     """Runs `envelope_open` of the scripts on bytes."""
     script = READ_IN_LUA % linked_functions(FUNCTIONS, layers_of(scripts_folder(), "lanes"))
-    with redis.Redis.from_url(ironclaim_url) as client:
-        yield lambda raw: client.eval(script, 0, raw)
+    return lambda raw: raw_client.eval(script, 0, raw)
 
 
 @settings(max_examples=examples(40))
@@ -150,15 +155,14 @@ def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int
 @SHARED_SERVER
 @borders(*[(f"0123456789abcdef:{count}", b"", 7) for count in (1, 255, 256, 65_535, 65_536, 2**48 - 1, 2**48)])
 @given(st.one_of(*TOKENS, WORDS), NONCES, st.integers(0, 2**53))
-def test_a_tombstone_keeps_its_token_whatever_that_is(ironclaim_url: str, token: str, nonce: bytes, fence: int) -> None:
+def test_a_tombstone_keeps_its_token_whatever_that_is(raw_client: Any, token: str, nonce: bytes, fence: int) -> None:
     script = linked_functions(["envelope_open", "tombstone_of", "pack_token"], layers_of(scripts_folder(), "lanes"))
     text = f"""#!lua flags=no-writes
 {script}
 local raw = tombstone_of(7, ARGV[1], tonumber(ARGV[2]), pack_token(ARGV[3]))
 local read = envelope_open(raw)
 return {{ read.kind, read.outcome, read.enqueue_nonce, read.fence, read.nonce, #raw }}"""
-    with redis.Redis.from_url(ironclaim_url) as client:
-        *found, size = client.eval(text, 0, nonce, fence, token)
+    *found, size = raw_client.eval(text, 0, nonce, fence, token)
     assert found == [b"T", b"cancelled", nonce, str(fence).encode(), token.encode()]
     assert size <= 9 + len(nonce) + len(token)
 
@@ -308,12 +312,6 @@ RUN_TEXTS = st.text(max_size=30) | st.sampled_from(["1:", " 3:abc", "e0 2:", "\0
 RUN_FIELDS = st.fixed_dictionaries(
     {"fence": RUN_VALUES["fence"]}, optional={name: RUN_VALUES.get(name, RUN_TEXTS) for name in RUN_NAMES if name != "fence"}
 )
-
-
-@pytest.fixture
-def raw_client(ironclaim_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(ironclaim_url) as made:
-        yield made
 
 
 def in_lua(raw_client: Any, what: str, *words: str) -> list[bytes | None]:
