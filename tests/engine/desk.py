@@ -87,11 +87,9 @@ def pairs(flat: list[Any]) -> list[tuple[Any, Any]]:
 
 #: What a value of each type is in a dump; others are as they were read.
 SHOWN: dict[bytes, Callable[[Any], Any]] = {
-    b"hash": lambda value: dict(pairs(value)),
-    b"zset": lambda value: [(member, float(score)) for member, score in pairs(value)],
-    b"set": set,
-    b"stream": lambda value: [(at, dict(pairs(fields))) for at, fields in value],
-}
+    b"hash": lambda value: dict(pairs(value)), b"zset": lambda value: [(member, float(score)) for member, score in pairs(value)],
+    b"set": set, b"stream": lambda value: [(at, dict(pairs(fields))) for at, fields in value],
+}  # fmt: skip
 
 #: Deletes every key that expires from the time ARGV[1] to ARGV[2] (ms, the test's clock). Keys that expire earlier live by the
 #: server's own clock: their ends come nearer by ARGV[3] ms.

@@ -213,16 +213,13 @@ def with_extra(extra: bytes) -> bytes:
 
 #: Bytes that are no options, by what is said of them.
 NO_OPTIONS = {
-    "options that are no object": [b"[]", b"7"],
-    "headers that are no object": [b'{"headers":[]}', b'{"headers":7}'],
+    "options that are no object": [b"[]", b"7"], "headers that are no object": [b'{"headers":[]}', b'{"headers":7}'],
     "a header that is no text": [b'{"headers":{"a":1}}'],
     "an option that is no list of texts": [b'{"needs":"a"}', b'{"needs":["a",1]}'],
     "an option that is no whole number": [b'{"cost":-1}', b'{"cost":true}'],
-    "an option that is no list of numbers": [b'{"backoff_delays_ms":1}'],
-    "an option that is no text": [b'{"route":1}'],
-    "an option that is no number from 0 to 1": [b'{"jitter":1}', b'{"jitter":1.5}'],
-    "Expecting value": [b"nul"],
-}
+    "an option that is no list of numbers": [b'{"backoff_delays_ms":1}'], "an option that is no text": [b'{"route":1}'],
+    "an option that is no number from 0 to 1": [b'{"jitter":1}', b'{"jitter":1.5}'], "Expecting value": [b"nul"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("said", NO_OPTIONS)
