@@ -22,11 +22,6 @@ NO_DANGER = "~* &* +@all -@dangerous"
 AsUser = Callable[[str], str]
 
 
-def readme_rules() -> str:
-    (rules,) = re.findall(r"^ACL SETUSER shop on >secret (.*)$", README.read_text(), re.MULTILINE)
-    return rules
-
-
 def use_everything(url: str) -> None:
     """A service in small: jobs of all kinds, a worker, administration, events, locks, schedules and limits."""
     handlers = some_handlers(raises(ValueError("no")), "fail")
@@ -60,7 +55,8 @@ def use_everything(url: str) -> None:
 
 
 async def test_the_user_of_the_readme_has_what_a_queue_and_a_worker_need(as_user: AsUser) -> None:
-    url = as_user(readme_rules())
+    (rules,) = re.findall(r"^ACL SETUSER shop on >secret (.*)$", README.read_text(), re.MULTILINE)
+    url = as_user(rules)
     use_everything(url)
     async with AsyncQueue("q", url=url) as queue:
         assert (await queue.enqueue("add", 1)).created

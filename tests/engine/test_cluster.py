@@ -44,10 +44,6 @@ def declared(*, first: bool) -> Order:
     )
 
 
-def from_the_start(order: Order) -> Order:
-    return lambda keys, call: (order(keys, call)[0], 0)
-
-
 def shuffled(seed: int) -> Order:
     """Any order, sent from any stage on."""
 
@@ -76,7 +72,7 @@ ORDERS: dict[str, Order] = {
     "index first": by_kind("index", "run", "job"),
     "declared first": declared(first=True),
     "declared last": declared(first=False),
-    "from the start": from_the_start(declared(first=True)),
+    "from the start": lambda keys, call: (declared(first=True)(keys, call)[0], 0),
     **{f"seed {seed}": shuffled(seed) for seed in (1, 2)},
     **{f"declared first, seed {seed}": shuffled_halves(seed, first=True) for seed in (3, 4)},
     **{f"declared last, seed {seed}": shuffled_halves(seed, first=False) for seed in (5, 6)},

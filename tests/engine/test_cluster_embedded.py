@@ -14,9 +14,8 @@ from engine.testing import ServerFailed, free_port
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.using import is_gone, refused, refuses, shell_script
 
-#: Two keys of one slot, and a script that reads a key of that slot which it does not declare.
+#: Two keys of one slot.
 FIRST, SECOND = "{tag}first", "{tag}second"
-READ_UNDECLARED = "return redis.call('GET', ARGV[1])"
 
 
 @pytest.fixture
@@ -70,7 +69,8 @@ def test_a_move_stops_where_the_test_wants_it(cluster: EmbeddedCluster) -> None:
     moved = refused(MovedError, f"{slot} 127.0.0.1:{cluster.ports[source]}", new.get, FIRST)
     assert (type(asked), type(moved)) == (AskError, MovedError)
     refused(redis.ResponseError, "Multiple keys request during rehashing of slot", old.mget, FIRST, SECOND)
-    refused(redis.ResponseError, "non local key", old.eval, READ_UNDECLARED, 1, SECOND, FIRST)
+    # It reads a key of that slot which it does not declare.
+    refused(redis.ResponseError, "non local key", old.eval, "return redis.call('GET', ARGV[1])", 1, SECOND, FIRST)
 
     move.finish()
     assert cluster.owner_of(slot) == target and new.mget(FIRST, SECOND) == [b"1", b"2"]

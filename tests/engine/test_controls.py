@@ -10,8 +10,6 @@ from engine.worker.connections import Control, Controls
 from engine.worker.machine.events import Subscribed
 from tests.engine.helpers.waiting import wait_until
 
-GATHER_S = 0.05
-
 
 def worker(controls: Controls, name: str) -> tuple[Control, list[Any]]:
     """A worker that keeps what it is told."""
@@ -21,7 +19,7 @@ def worker(controls: Controls, name: str) -> tuple[Control, list[Any]]:
 
 
 def test_a_worker_that_leaves_at_once_does_not_keep_the_others_from_being_told(ironclaim_url: str) -> None:
-    controls = Controls(Endpoint(ironclaim_url), gather_s=GATHER_S)
+    controls = Controls(Endpoint(ironclaim_url), gather_s=0.05)
     stays, said = worker(controls, "stays")
     leaves, other = worker(controls, "leaves")
     stays.start()

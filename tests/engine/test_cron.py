@@ -73,12 +73,6 @@ def day_of(at: date) -> Day:
     return at, (at.day, (at + timedelta(1)).month != at.month, (at + timedelta(7)).month != at.month, at.isoweekday())
 
 
-def twenty_years(year: int) -> list[Day]:
-    """Every day from the first of this year on."""
-
-    return [day_of(date(year, 1, 1) + timedelta(number)) for number in range(20 * 365 + 5)]
-
-
 def named_days(day: str, month: str, weekday: str, days: list[Day]) -> set[date]:
     """The days that an expression names, of all these."""
 
@@ -198,7 +192,8 @@ def seconds(day: date) -> int:
 
 @pytest.mark.feature("BQ09", "BN16", "BN17")
 def test_random_expressions_name_the_days_and_times_of_the_oracle_for_twenty_years() -> None:
-    random, refused, years = Random(20), 0, {year: twenty_years(year) for year in STARTS}
+    random, refused, days_of_years = Random(20), 0, range(20 * 365 + 5)
+    years = {year: [day_of(date(year, 1, 1) + timedelta(number)) for number in days_of_years] for year in STARTS}
     for number in range(examples(60)):
         given = expression(random)
         text = random.choice((" ", "  ", "\t")).join(given[given[0] == "0" :])

@@ -42,11 +42,8 @@ def lines() -> Iterator[list[dict[str, Any]]]:
     """What is logged, as JSON."""
     found: list[dict[str, Any]] = []
 
-    class Kept(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append(json.loads(self.format(record)))
-
-    kept, root = Kept(), logging.getLogger()
+    kept, root = logging.Handler(), logging.getLogger()
+    kept.emit = lambda record: found.append(json.loads(kept.format(record)))
     kept.setFormatter(JsonFormatter())
     before = root.level
     root.addHandler(kept)
