@@ -15,14 +15,11 @@ from engine.handlers import fault_of
 from engine.ops import claims
 from engine.options import checked
 from engine.outcomes import DELAY_MS_MAX, Ending, backoff_delay_ms, ending, verdict_of
-from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields, run_texts
 from tests.engine.helpers import failing_handlers
-from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.machine import holding
-from tests.engine.helpers.producing import raises, refused, some_handlers
 from tests.engine.helpers.scenes import saved
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.ops import Backoff, Drop, Failure, Options, Retry
+from tests.engine.using import LEASE_MS, START_MS, Desk, at_work, raises, refused, run_fields, run_of, some_handlers, wait_until
 
 
 def waits(count: int = 6, draw: float = 1.0, **options: Any) -> list[int]:
@@ -353,15 +350,12 @@ def test_rules_are_checked_where_they_are_made(queue: Queue) -> None:
 # -- the script
 
 
-def leases(desk: Desk) -> tuple[Any, ...]:
-    return tuple(job.lease for job in desk.claim())
-
-
 def drops(desk: Desk) -> Drop:
     desk.set_limit("n:main", concurrency=5).enqueue("a", "b").enqueue("c", unique="u")
     desk.enqueue("a1", needs=("a",)).enqueue("b1", needs=("b",))
     desk.enqueue("c1", needs=("c",), on_parent_failure="ignore")
-    return Drop(leases(desk), ("skipped", "discarded", "rerouted"), ("E: of a", "E: of b", "E: of c"))
+    leases = tuple(job.lease for job in desk.claim())
+    return Drop(leases, ("skipped", "discarded", "rerouted"), ("E: of a", "E: of b", "E: of c"))
 
 
 @pytest.mark.feature("BQ34")
@@ -444,10 +438,7 @@ def deep(depth: int) -> None:
 
 @pytest.mark.feature("BL13")
 def test_the_end_of_a_stack_trace_travels_as_utf_8_and_is_bounded() -> None:
-    try:
-        deep(3)
-    except ValueError as failure:
-        fault, long = fault_of(failure), fault_of(ValueError("x" * 10_000))
+    fault, long = fault_of(refused(ValueError, "", deep, 3)), fault_of(ValueError("x" * 10_000))
     assert fault.error == "ValueError: no ?" and fault.trace.endswith("ValueError: no ?")
     assert "deep" in fault.trace and len(long.trace.encode()) == validate.TRACE_BYTES_MAX
 
@@ -465,7 +456,7 @@ def test_an_exception_whose_text_raises_still_has_a_trace() -> None:
     assert fault.error == "Unspeakable" and "test_an_exception_whose_text_raises" in fault.trace
 
 
-def test_a_worker_sends_the_trace_of_its_handler(queue: Queue, client: Any) -> None:
+def test_a_worker_sends_the_trace_of_its_handler(queue: Queue) -> None:
     def bad(job: object) -> None:
         deep(2)
 
@@ -478,6 +469,6 @@ def test_a_worker_sends_the_trace_of_its_handler(queue: Queue, client: Any) -> N
         queue.enqueue(name, {}, id=name, attempts=1)
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     for name in ("bad", "worse"):
-        text, _, trace = run_texts(client, queue.model.keys.run(name))["e0"].partition("\0")
+        text, _, trace = run_of(queue, name)["e0"].partition("\0")
         assert text.endswith("failed ValueError: no ?") and trace.startswith("Traceback")
         assert f"in {name}" in trace and "in deep" in trace
