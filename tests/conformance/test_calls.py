@@ -4,8 +4,6 @@ The corpus needs no worker and no queue, so it also says what a client in anothe
 `python -m tests.conformance.calls` writes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from functools import cache

@@ -1,7 +1,5 @@
 """Jobs that need other jobs, by both faces and in a real worker: fan-out with a join, refusals, and what a producer is told."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from typing import Any

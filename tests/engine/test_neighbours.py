@@ -1,8 +1,6 @@
 """One key that another program has written hides and stops nothing else: each row plants garbage beside healthy neighbours, and
 all looks and a worker serve those."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

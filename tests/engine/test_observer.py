@@ -1,7 +1,5 @@
 """The observers that the environment names: who is asked, who wins, and values that name none."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Spans around enqueues and runs, and the context that travels in the headers of jobs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

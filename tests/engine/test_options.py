@@ -1,7 +1,5 @@
 """The table of options: every bound from both sides, and the same names wherever options are given or read."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import math

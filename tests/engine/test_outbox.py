@@ -1,7 +1,5 @@
 """The outbox: the jobs of committed transactions, each once, whatever becomes of the relay."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

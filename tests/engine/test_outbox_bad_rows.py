@@ -1,7 +1,5 @@
 """Rows of the outbox that other programs have written: a bad one is set aside with the reason, and its neighbours are sent."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A relay that is killed by SIGKILL, again and again, at seeded moments: every committed row becomes exactly one job."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

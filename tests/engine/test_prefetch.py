@@ -1,7 +1,5 @@
 """Rule 21: what a worker takes ahead of its handlers, what goes back, and how long a finish may linger."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.ops.claims import Finish, LeasedJob, Release

@@ -1,8 +1,6 @@
 """Presence in raw keys, in the state machine, and with real processes: a killed worker is noticed by its closed connection, and
 one that lives is not (rule 39)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -2,8 +2,6 @@
 this one. `recorded/` holds such queues as commands, with jobs in every state, limits, unique keys and pauses; what was recorded
 before the format of envelopes and leases was settled has been carried over to it."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Passwords: in no error, repr or line of a command, whatever characters they are of and wherever in a url they stand."""
 
-from __future__ import annotations
-
 import logging
 import random
 import traceback

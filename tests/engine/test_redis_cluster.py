@@ -1,7 +1,5 @@
 """Queues and channels in a real cluster by their url alone: slots that move, redirections, and a primary that is killed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

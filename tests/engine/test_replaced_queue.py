@@ -1,7 +1,5 @@
 """A test's queue takes the place of those that modules made at import, and `run_all` raises what a handler raised."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Rule 8: with durability "replica" a call is answered when a replica has what it wrote, and else its outcome is unknown."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Replies that no script gives: refused where they are read, so that what they leave out does not count as told."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

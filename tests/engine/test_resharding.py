@@ -1,8 +1,6 @@
 """Another number of shards for a queue that works on: every job is kept, nothing runs twice, interrupted anywhere, on a real
 server."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

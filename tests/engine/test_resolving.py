@@ -1,7 +1,5 @@
 """Who is written to, decided from the answers of nodes and sentinels: no server, no socket."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """What handlers return and how dead jobs ended: raw keys, time to live, fencing, cut-off scripts, and what a look says."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Waiting for results: no wake-up is lost, whenever a job ends and whatever becomes of the connection; both faces."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading

@@ -1,7 +1,5 @@
 """Where no address is fixed: what a url says, and which slot a key has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

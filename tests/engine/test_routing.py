@@ -1,7 +1,5 @@
 """Which worker may run a job: the rules of targets and routing keys, as a table from BridgeMQ's document and its script."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

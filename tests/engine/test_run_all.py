@@ -1,7 +1,5 @@
 """Run everything now, and times that the server decides: delays, instants, the producer's own timestamp."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,8 +1,6 @@
 """The runs of a worker, without a server: what happens to one reaches it whichever of two threads comes first, and how the log
 tells that one has failed."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable
