@@ -3,12 +3,10 @@
 from typing import Any
 
 from engine import Queue, models
-from engine.ops.admin import AdminAction, Era, Forget, SetRetention
-from engine.ops.claims import Bury, Extend, Failure, Retry
-from engine.ops.workers import ReportRunTimes, RunTimes
 from tests.conformance.desk import STATES, ModelDesk, label_of
 from tests.conformance.models import FOREIGN, only
 from tests.engine.desk import LEASE_MS
+from tests.engine.ops import AdminAction, Bury, Era, Extend, Failure, Forget, ReportRunTimes, Retry, RunTimes, SetRetention
 
 HOUR_MS = 3_600_000
 

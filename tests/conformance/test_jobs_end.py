@@ -7,13 +7,12 @@ import pytest
 
 from engine import errors, models
 from engine.ops import base, jobs
-from engine.ops.claims import Bury, Drop, DropOutcome, Extend, Failure, Finish, LeasedJob, Release, Retry
-from engine.ops.looks import ReadEvents
 from engine.routing import Attributes
 from tests.conformance.declared import accepts, attempts
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, WITH_LISTS, key_of, only, take_over, waiting_of
 from tests.engine.desk import HOUR_MS, LEASE_MS
+from tests.engine.ops import Bury, Drop, DropOutcome, Extend, Failure, Finish, LeasedJob, ReadEvents, Release, Retry
 
 
 def fail_until_dead(desk: ModelDesk, label: str) -> int:

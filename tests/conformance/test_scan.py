@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import LeasedJob, Release
-from engine.ops.jobs import EnqueueMany
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, only
+from tests.engine.ops import EnqueueMany, LeasedJob, Release
 
 pytestmark = only(FOREIGN)
 

@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 from engine.models import Spec
-from engine.ops.looks import Listing, ReadEvents
-from engine.ops.schedules import EnableSchedule, Missed, RemoveSchedule
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, only
 from tests.engine.desk import START_MS
+from tests.engine.ops import EnableSchedule, Listing, Missed, ReadEvents, RemoveSchedule
 
 MINUTE_MS = 60_000
 #: The first full minute after the desk's clock starts.

@@ -2,13 +2,12 @@
 
 import pytest
 
-from engine.ops.claims import Finish, LeasedJob, Release
-from engine.ops.jobs import Lease
 from engine.worker.machine.claiming import Prefetch
 from engine.worker.machine.events import StopAsked
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
 from tests.engine.helpers.machine import MS, Machine, holding
+from tests.engine.ops import Finish, Lease, LeasedJob, Release
 
 
 def measured(took_ms: float, *, concurrency: int = 1, most: int = 64, runs: int = 20) -> Prefetch:

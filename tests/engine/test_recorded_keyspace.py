@@ -13,9 +13,8 @@ import pytest
 import redis
 
 from engine import Queue
-from engine.ops.claims import Claim, Finish, Sweep
-from engine.ops.jobs import Lease
 from tests.engine.desk import run_texts
+from tests.engine.ops import Claim, Finish, Lease, Sweep
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 CLASSES = ("work", "limited", "keyed", "rated", "paused", "soon", "bulk")

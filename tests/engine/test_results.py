@@ -8,15 +8,13 @@ import pytest
 
 from engine import JobFailed, Malformed, Result
 from engine.errors import UnknownJob
-from engine.ops.claims import Bury, Failure, Finish, Retry, Value
-from engine.ops.jobs import Lease
-from engine.ops.looks import Look, NoteProgress, ReadProgress, Seen
 from engine.queue.results import Waiting, progress_of, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
 from tests.engine.desk import LEASE_MS, Desk, run_fields
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 
 pytestmark = pytest.mark.feature("BN14", "BL12")
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from engine.ops.jobs import Enqueue, Options, Parent
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members, names_of
-from tests.engine.ops import Alter, Bury, Drop, Failure, Finish, LeasedJob, Retry, Value
+from tests.engine.ops import Alter, Bury, Drop, Enqueue, Failure, Finish, LeasedJob, Options, Parent, Retry, Value
 
 
 def callback(name: str, parent: str, payload: bytes = b"1") -> Enqueue:

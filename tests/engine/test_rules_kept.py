@@ -2,11 +2,10 @@
 
 import pytest
 
-from engine.ops.looks import Explain
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.by_hand import alter
 from tests.engine.helpers.scenes import saved
-from tests.engine.ops import Alter, Enqueue
+from tests.engine.ops import Alter, Enqueue, Explain
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
 
 pytestmark = pytest.mark.feature("BQ35")

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, TickPolicy, Timing
 from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.scenes import saved
-from tests.engine.ops import EnqueueMany, Operation
+from tests.engine.ops import EnableSchedule, EnqueueMany, Operation, PutSchedule, RemoveSchedule, TickPolicy, Timing
 
 
 def remnants(desk: Desk) -> set[str]:

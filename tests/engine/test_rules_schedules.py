@@ -9,11 +9,10 @@ import pytest
 
 from engine.errors import Malformed, ScriptFault, ServerUnavailable
 from engine.ops import schedules
-from engine.ops.base import Call, Operation
-from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import members, zsets
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Call, EnableSchedule, Operation, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
 
 MINUTE_MS = 60_000
 #: The first full minute after the desk's clock starts.

@@ -12,11 +12,10 @@ import pytest
 from engine import Bury, Discard, Handlers, RetryLater
 from engine.handlers import Fault
 from engine.logs import Source
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease, Options
 from engine.serializers import BUILT_IN
 from engine.worker.child_processes import ChildFailed, WorkerStopped
 from engine.worker.runs import Runs
+from tests.engine.ops import Lease, LeasedJob, Options
 
 PLAIN = Options(soft_timeout_ms=50, timeout_ms=90)
 

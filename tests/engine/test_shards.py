@@ -11,11 +11,10 @@ import redis
 
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature, models
 from engine.errors import ScriptFault, ServerUnavailable, UnknownJob, UnknownParent, UnsafeServer
-from engine.ops.admin import Limit
-from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 from engine.queue.sharding import Layout, ShardRecord, added_times, added_workers, first_record, read_record
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Durations, HandlerTimes, Limit, WorkerInfo
 
 SHARDS = 5
 

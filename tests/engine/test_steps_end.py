@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Marked
-from engine.ops.looks import NoteProgress
 from engine.worker.machine.claiming import CLASSES_PER_CALL_MAX
 from engine.worker.machine.events import PauseAsked, Progressed, StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, exits, holding, lost, started
-from tests.engine.ops import Claim, Count, Counts, Finish, Release, Retry, Sweep, Wait
+from tests.engine.ops import Claim, Count, Counts, Finish, Marked, NoteProgress, Release, Retry, Sweep, Wait
 
 
 def test_a_stop_gives_back_what_has_not_started_and_waits() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
-from engine.ops.looks import Relatives
 from engine.options import PLAIN
 from engine.queue import workflows
 from engine.queue.producing import Steps
@@ -14,7 +13,7 @@ from tests.engine.helpers.by_hand import alter, altered, bury, revive
 from tests.engine.helpers.lanes_state import members as in_order
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.producing import refused
-from tests.engine.ops import Altered, Bury, DeadlineBound, Enqueue, Failure, Finish, Operation, Value
+from tests.engine.ops import Altered, Bury, DeadlineBound, Enqueue, Failure, Finish, Operation, Relatives, Value
 
 pytestmark = pytest.mark.feature("BQ35")
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from engine.errors import ScriptFault, ServerUnavailable
-from engine.ops.looks import Count, Listing
 from tests.conformance.models import ALL, FOREIGN
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain
-from tests.engine.ops import Extend, Failure, Finish, Lease, LeasedJob, Operation, Release, Retry
+from tests.engine.ops import Count, Extend, Failure, Finish, Lease, LeasedJob, Listing, Operation, Release, Retry
 from tests.scenes import PLAIN, Scene
 
 BY_HAND = ("discard", "requeue", "run_now")
