@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, Malformed, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
-from engine.ops.jobs import Enqueued
+from engine import Enqueued, Handlers, Job, Malformed, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
 from tests.engine.helpers.producing import raises, refused, some_handlers
 
 pytestmark = pytest.mark.feature("BQ35")

@@ -10,11 +10,10 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from engine import JobOptions, Malformed, NewJob, Queue, RetryLater, TimedOut, Worker
+from engine import JobOptions, Malformed, NewJob, Queue, RetryLater, Target, TimedOut, Worker
 from engine.models.envelope import NUMBERS_BYTES, decode, encode
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.options import OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whole, checked
-from engine.routing import Target
 from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, INSTANT_MS_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
 from tests.engine.helpers.producing import refused, some_handlers
 

@@ -8,8 +8,7 @@ import psycopg
 import psycopg.conninfo
 import pytest
 
-from engine import Queue, outbox
-from engine.errors import ServerUnavailable, WrongKeyType
+from engine import Queue, ServerUnavailable, WrongKeyType, outbox
 from tests.engine.helpers.databases import Database
 from tests.engine.helpers.producing import refused
 

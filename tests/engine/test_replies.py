@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine import Lock, OutcomeUnknown, Queue
-from engine.errors import ScriptFault
+from engine import Lock, OutcomeUnknown, Queue, ScriptFault
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Model
 from engine.ops.admin import Administered, Alter, Pause

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine import JobFailed, Malformed, Result
-from engine.errors import UnknownJob
+from engine import JobFailed, Malformed, Result, UnknownJob
 from engine.queue.results import Waiting, progress_of, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements

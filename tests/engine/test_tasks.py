@@ -14,8 +14,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, field_validator
 
-from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
-from engine.ops.jobs import Enqueued
+from engine import AsyncQueue, Enqueued, Handlers, Job, Malformed, NewJob, Queue, Worker
 from tests.engine.helpers import tasks
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, refused

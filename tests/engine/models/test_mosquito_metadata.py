@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 import redis
 
-from engine import Malformed, Queue, UnsupportedFeature, models
-from engine.errors import WrongKeyType
+from engine import Malformed, Queue, UnsupportedFeature, WrongKeyType, models
 from engine.ops.admin import SetMetadata
 from engine.queue.admin import JobMetadata
 from tests.engine.helpers.producing import refused
