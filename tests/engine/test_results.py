@@ -69,12 +69,6 @@ def test_a_stale_finish_and_a_repeated_one_write_no_value(desk: Desk) -> None:
         assert finish(desk, zombie, b'"zombie"') == [("stale", "")]
 
 
-def test_the_same_token_twice_in_one_call_keeps_the_first_value(desk: Desk) -> None:
-    lease = desk.lease("j1")
-    assert desk.run(Finish((lease, lease), None, VALUES)).items == (("ok", "finished"), ("repeated", "finished"))
-    assert record(desk)["value"] == 1
-
-
 def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_copy(desk: Desk) -> None:
     for writes in desk.each_cut():
         leases = tuple(job.lease for job in desk.leased("j1", "j2"))

@@ -152,12 +152,6 @@ def test_the_fields_of_a_run_stand_in_one_order(desk: Desk) -> None:
     assert names == sorted(names) and len(names) > 4
 
 
-def test_rule_01_a_ready_lane_of_the_wrong_type_stops_an_enqueue_and_leaves_no_trace_of_it(desk: Desk) -> None:
-    """Its first write to the lane is the check."""
-    desk.enqueue("first").redis.set(desk.keys.lane("main"), "not what the script expects")
-    desk.refuses(desk.enqueue_operation("second"), "WRONGTYPE the key ic:{.*}:lane:main is a string", WrongKeyType)
-
-
 @pytest.mark.parametrize(
     ("lane", "commands"),
     [

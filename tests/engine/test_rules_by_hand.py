@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import ScriptFault
-from tests.engine.desk import HOUR_MS, LEASE_MS, START_MS, Desk
+from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
 from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers
 from tests.engine.helpers.scenes import drain
@@ -260,14 +260,6 @@ def test_the_sweep_keeps_the_dead_and_the_done_within_their_bounds(desk: Desk) -
     assert hash_of(desk, desk.keys.retention) == {"dead_max": "3", "done_max": "3", "dead_age_ms": "250", "done_age_ms": "150"}
     assert (members(desk.swept(), desk.keys.dead), members(desk, desk.keys.done)) == (["d2", "d3"], ["f3"])
     assert (members(desk.swept(151), desk.keys.dead), members(desk, desk.keys.done)) == ([], [])
-
-
-def test_the_dead_are_kept_for_90_days_where_nothing_is_said(desk: Desk) -> None:
-    bury(desk.enqueue("j"), "j")
-    for days, there in ((89, ["j"]), (90, ["j"]), (91, [])):
-        desk.later(START_MS + days * 24 * HOUR_MS - desk.now_ms)
-        assert members(desk, desk.keys.dead) == there, days
-    assert ended_of(desk) == {"j"} and not desk.redis.exists(desk.keys.run("j"))
 
 
 def test_retention_discards_fifty_at_a_time_and_the_sweep_comes_back_at_once(desk: Desk) -> None:

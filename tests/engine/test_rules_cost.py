@@ -47,18 +47,6 @@ def test_the_end_of_the_wait_is_when_there_is_enough(desk: Desk) -> None:
     assert claimed(desk.tick(800)) == ["big"]
 
 
-def test_names_share_a_rate_by_their_key(desk: Desk) -> None:
-    """MQ17's shared key: jobs of several names with one key."""
-    desk.set_limit("k:api", rate=5, per_ms=1000).enqueue("m", key="api", cost=3)
-    first = claimed(desk.enqueue("s", name="sms", key="api", cost=3))
-    assert len(first) == 1 and sorted(first + claimed(desk.swept(1000))) == ["m", "s"]
-
-
-def test_classes_of_one_name_spend_from_one_window(desk: Desk) -> None:
-    desk.set_limit("n:main", rate=5, per_ms=1000).enqueue("a", cost=3).enqueue("g", route="gpu", cost=3)
-    assert claimed(desk) == ["a"] and claimed(desk.tick(1000)) == ["g"]
-
-
 def test_slots_count_jobs_and_not_costs(desk: Desk) -> None:
     desk.set_limit("n:main", concurrency=3, rate=100, per_ms=1000)
     desk.enqueue(*(f"j{number}" for number in range(5)), cost=20)

@@ -61,13 +61,6 @@ def test_a_child_waits_in_no_lane_and_goes_when_its_last_parent_has_finished(des
     assert (child.lease.job, child.options.needs) == ("child", ("p1", "p2"))
 
 
-def test_a_parent_that_runs_when_its_child_is_enqueued_is_heard(desk: Desk) -> None:
-    (parent,) = desk.leased("p")
-    assert desk.enqueue("child", needs=("p",)).places("child") == {"blocked"}
-    reply = desk.run(Finish((parent.lease,), desk.claim_operation()))
-    assert ids(list(reply.claimed.jobs)) == ["child"], "in the very call that finished the parent"
-
-
 @pytest.mark.parametrize("known_by", ["tombstone", "done", "result"])
 def test_a_parent_that_has_finished_is_done(desk: Desk, known_by: str) -> None:
     desk.enqueue("p").run(Finish((desk.claim()[0].lease,), values=(Value(0, b"1", 3_600_000, 3),)))
@@ -98,21 +91,6 @@ def test_the_error_of_a_parent_that_was_requeued_and_has_finished_says_nothing(d
     assert desk.run(Alter("requeue", ("p",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 1000)).items[0].result == "done"
     desk.finished(desk.claim()[0].lease).tick(60_000).run(desk.sweep_operation(done_max=0))
     assert desk.run(desk.enqueue_operation("child", needs=("p",))).result == "orphan", "it is not taken for dead"
-
-
-def test_a_parent_that_nobody_knows_is_refused_by_its_name_and_so_is_a_late_copy(desk: Desk) -> None:
-    call = desk.enqueue("p1").call(desk.enqueue_operation("child", needs=("p1", "p2")))
-    before = desk.dump()
-    for _ in range(2):
-        reply = desk.send(call)
-        assert (reply.result, reply.holder, reply.created) == ("orphan", "p2", False)
-    after = desk.dump()
-    # Nothing but the word that this call was refused, for as long as a copy of it may come.
-    assert {key for key in after if after[key] != before.get(key)} == {desk.keys.job("child")}
-    assert after[desk.keys.job("child")][2] == START_MS + 10_000 + 20_000
-    assert desk.enqueue("p2").send(call).result == "orphan", "its caller was told that it is not there"
-    assert desk.enqueue("child", needs=("p1", "p2"), nonce=b"another-").places("child") == {"blocked"}
-    assert desk.tick(60_000).run(desk.enqueue_operation("late", needs=("child", "no"))).result == "orphan"
 
 
 def test_a_delay_counts_from_the_enqueue_and_a_child_waits_for_it_as_well(desk: Desk) -> None:
@@ -212,13 +190,6 @@ def test_a_parent_that_is_lost_takes_its_child_along(desk: Desk, how: str, paren
     assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, f"its parent p is {state}")
 
 
-def test_a_child_that_cannot_be_read_is_buried(desk: Desk) -> None:
-    desk.family().redis.setrange(desk.keys.job("child"), 0, b"\xff")
-    desk.finish(desk.claim()[0].lease)
-    assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, "corrupt envelope")
-    assert nothing_is_left(desk)
-
-
 @pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
 @pytest.mark.parametrize("left", ["its entry", "its error"])
 def test_a_parent_that_is_dead_already(desk: Desk, left: str, policy: str, place: str) -> None:
@@ -253,11 +224,6 @@ def test_a_child_that_was_buried_stays_dead_when_its_parent_runs_again(desk: Des
     assert desk.finished(desk.claim()[0].lease).swept().places("child") == {"dead"}
     requeue(desk, "child")
     assert ids(desk.claim("b")) == ["child"], "and runs without asking for its parents when somebody wants that"
-
-
-def test_a_child_that_is_gone_is_forgotten(desk: Desk) -> None:
-    desk.family().redis.delete(desk.keys.job("child"))
-    assert nothing_is_left(desk.finished(desk.claim()[0].lease))
 
 
 def test_a_key_of_another_type_in_place_of_the_children_of_a_job_holds_up_those_of_no_other(desk: Desk) -> None:

@@ -92,13 +92,6 @@ def test_it_takes_no_longer_than_it_has_to_and_no_job_that_came_later(desk: Desk
     assert sorted(job.lease.job for job in desk.claim("y", limit=50)) == sorted(later)
 
 
-def test_one_that_is_not_finished_lets_jobs_start_again_after_a_minute(desk: Desk) -> None:
-    desk.set_limit("n:main", concurrency=1).enqueue("a", "b")
-    desk.did(Forget("begin", False, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000)).later(59_999)
-    assert desk.claim() == [] and desk.swept(1).redis.llen(desk.keys.wake("main")) == 1
-    assert len(desk.claim()) == 1, "within its limit"
-
-
 def test_an_endless_pause_stays_endless_until_the_end(desk: Desk) -> None:
     desk.pause().enqueue("a").run(Forget("begin", False, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     assert desk.redis.hget(desk.keys.paused, "*") == b"0 0"

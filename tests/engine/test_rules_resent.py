@@ -6,14 +6,6 @@ from tests.engine.helpers.by_hand import forget
 from tests.engine.helpers.scenes import saved
 
 
-def test_rule_07_a_late_copy_of_a_begin_that_found_jobs_in_hand_begins_nothing(desk: Desk) -> None:
-    (held,) = desk.leased("j")
-    call = desk.call(forget(desk))
-    assert desk.send(call).busy
-    late = desk.finished(held.lease).send(call)
-    assert late.busy and late.era is not None and desk.redis.hgetall(desk.keys.paused) == {}
-
-
 def test_an_end_that_was_cut_off_tells_workers_of_their_settings_and_keeps_the_version(desk: Desk) -> None:
     def scene(desk: Desk) -> Operation:
         return forget(desk.did(desk.set_worker_operation("p:w", 0)), end=True)
@@ -25,14 +17,6 @@ def test_an_end_that_was_cut_off_tells_workers_of_their_settings_and_keeps_the_v
         assert after.version > known and desk.redis.hlen(desk.keys.settings) == 1, writes
         writes += 1
     assert writes > 3
-
-
-def test_an_end_ends_whatever_the_children_of_kept_results_are_taken_for(desk: Desk) -> None:
-    keep(desk, "p", "c")
-    desk.redis.set(desk.keys.job("c"), "foreign")
-    assert not desk.run(forget(desk, end=True)).more
-    assert desk.redis.pexpiretime(desk.keys.result("p")) == desk.now_ms + 5_000
-    assert desk.redis.exists(desk.keys.keeping, desk.keys.heirs("p")) == 0
 
 
 def test_an_end_forgets_callbacks_that_nobody_can_make_any_more(desk: Desk) -> None:

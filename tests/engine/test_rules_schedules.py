@@ -161,16 +161,6 @@ def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_
             assert [desk.send(call).result for call in late] == ["moved", "moved"]
 
 
-def test_rule_24_a_tick_that_is_not_due_by_the_servers_clock_makes_nothing(desk: Desk) -> None:
-    """A scheduler whose clock is ahead, or a server whose clock stepped back in between."""
-    operation = first_tick(desk)
-    with desk.to(FIRST_MS - 1).unchanged():
-        assert desk.run(operation).result == "moved"
-        early = replace(operation, ticks_ms=(FIRST_MS, FIRST_MS + MINUTE_MS), next_ms=FIRST_MS + 2 * MINUTE_MS)
-        assert desk.to(FIRST_MS).run(early).result == "moved"
-    assert desk.run(operation).result == "ticked"
-
-
 @pytest.mark.parametrize("next_ms", [FIRST_MS, FIRST_MS - 1, 0])
 def test_rule_24_the_next_tick_must_come_after_the_expected_one(desk: Desk, next_ms: int) -> None:
     operation = first_tick(desk)
@@ -350,11 +340,6 @@ def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
     assert (state(desk)["skipped"], state(desk)["count"]) == ("3", "3")
 
 
-def test_of_ticks_that_are_made_up_for_only_one_runs_where_they_may_not_overlap(desk: Desk) -> None:
-    scheduled(desk, overlap="skip", missed="all", late_ms=0).to(FIRST_MS + 4 * MINUTE_MS)
-    assert [(reply.jobs, reply.skipped) for reply in desk.turn()] == [((job_of(FIRST_MS),), 4)]
-
-
 def test_rule_23_a_schedules_job_stays_out_while_another_has_its_unique_key(desk: Desk) -> None:
     scheduled(desk, unique="u").enqueue("holder", unique="u").to(FIRST_MS)
     assert [(reply.jobs, reply.skipped) for reply in desk.turn()] == [((), 1)]
@@ -403,13 +388,6 @@ def test_a_schedule_that_cannot_be_read_is_set_aside_with_the_reason_the_others_
     scheduled(desk, "bad").to(FIRST_MS + 3 * MINUTE_MS).turn()
     assert jobs(desk)[-2:] == [job_of(desk.now_ms, "bad"), job_of(desk.now_ms, "good")]
     assert state(desk, "bad")["error"] == ""
-
-
-def test_an_index_entry_without_a_schedule_and_a_foreign_key_in_its_place_hold_up_nothing(desk: Desk) -> None:
-    scheduled(desk).redis.zadd(desk.keys.cron, {"gone": 1, "foreign": 2})
-    desk.redis.set(desk.keys.schedule("foreign"), "not what the script expects")
-    assert jobs(desk.to(FIRST_MS).turned()) == [job_of(FIRST_MS)]
-    assert index(desk) == {"clean": FIRST_MS + MINUTE_MS, "foreign": FIRST_MS + MINUTE_MS}
 
 
 @pytest.mark.parametrize("key", ["cron", "schedule", "seq", "classes", "lane"])

@@ -62,16 +62,6 @@ def test_a_second_copy_adds_nothing_nor_does_a_late_one_of_an_earlier_report(des
     assert desk.run(desk.took_operation(item(), worker="b")).result == "ok", "another worker counts by itself"
 
 
-def test_a_copy_that_comes_when_its_record_is_gone_is_refused_as_late(desk: Desk) -> None:
-    call = desk.call(desk.took_operation(item()))
-    desk.send(call)
-    assert desk.tick(50_001).redis.exists(desk.keys.told("a" * 16)) == 0
-    with desk.unchanged():
-        assert desk.send(call).result == "refused"
-    at_the_bound = desk.call(desk.took_operation(item()))
-    assert desk.tick(30_000).send(at_the_bound).result == "ok"
-
-
 def test_rule_01_a_report_that_is_cut_off_anywhere_and_sent_again_adds_nothing_twice(desk: Desk) -> None:
     """It may lose numbers: they are statistics."""
     whole: list[int] = []

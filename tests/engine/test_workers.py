@@ -131,13 +131,6 @@ def test_leases_of_a_worker_that_stopped_beating_are_taken_long_before_they_run_
     assert [job.lease.job for job in desk.claim("c")] == ["j1", "j2"]
 
 
-def test_a_lease_that_was_renewed_shows_that_its_worker_lives(desk: Desk) -> None:
-    first, second = claim_long(desk, "a", "j1", "j2")
-    others_beat(desk, 20_000)
-    others_beat(desk.did(replace(desk.extend_operation(first), lease_ms=HOUR_MS)), 20_000)
-    assert taken(desk) == ["j2"] and desk.finish(first, second) == [("ok", "finished"), ("stale", "")]
-
-
 def test_a_zombie_that_beats_again_is_listed_and_its_late_word_is_refused(desk: Desk) -> None:
     (lease,) = claim_long(desk, "a", "j1")
     others_beat(desk, 40_000)
@@ -165,12 +158,6 @@ def test_rule_11_a_look_for_orphans_that_arrives_first_after_a_stall_takes_nothi
     for worker in "abab":
         desk.tick(5_000).beat(worker)
     assert taken(desk) == ["j0"] and desk.finish(lease, lost) == [("ok", "finished"), ("stale", "")]
-
-
-def test_rule_11_a_worker_that_is_gone_is_found_half_a_ttl_after_the_stall(desk: Desk) -> None:
-    claim_long(desk, "a", "j1")
-    assert desk.tick(600_000).beat("b").orphaned is False and others_beat(desk, 20_000) is True
-    assert taken(desk) == ["j1"]
 
 
 def test_rule_10_a_clock_that_steps_back_does_not_keep_the_dead_alive(desk: Desk) -> None:
@@ -209,13 +196,6 @@ def test_who_stops_while_a_pass_goes_on_is_left_to_the_next_one(desk: Desk) -> N
     while not desk.run(desk.orphans_operation(limit=2)).sleep_ms:
         pass
     assert taken(desk) == ["j0"]
-
-
-def test_more_leases_of_one_instant_than_a_page_holds_are_passed(desk: Desk) -> None:
-    claim_long(desk, "b", *[f"j{number}" for number in range(9)])
-    assert desk.run(desk.orphans_operation(limit=4)).sleep_ms > 0, "nobody is gone: no page is read"
-    others_beat(desk.beaten("a"), 40_000)
-    assert [desk.run(desk.orphans_operation(limit=4)).sleep_ms for _ in range(3)][-1] > 0
 
 
 async def test_the_lists_of_both_faces_say_what_the_beats_told(ironclaim_url: str, queue: Queue) -> None:

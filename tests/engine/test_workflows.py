@@ -9,7 +9,7 @@ from engine.options import PLAIN
 from engine.queue import workflows
 from engine.queue.producing import Steps
 from tests.engine.desk import Desk
-from tests.engine.helpers.by_hand import alter, altered, bury, revive
+from tests.engine.helpers.by_hand import altered, bury, revive
 from tests.engine.helpers.lanes_state import members as in_order
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.producing import refused
@@ -143,17 +143,6 @@ def test_rule_25_what_led_to_a_child_goes_with_its_requeue(desk: Desk) -> None:
     # It leads to one that is dead still.
     assert members(desk, desk.keys.lost("p")) == {"c3"} and revived(desk, "grandchild") == [("done", None)]
     assert names_of(desk, desk.keys.lacks("*")) == [] and members(desk, desk.keys.lost("c3")) == set()
-
-
-def test_rule_25_a_child_whose_lacked_parents_have_all_finished_since_lacks_none(desk: Desk) -> None:
-    """Those that had finished before its burial may be forgotten by now."""
-    desk.enqueue("early", "late", "p").enqueue("child", needs=("early", "late", "p"))
-    found = {job.lease.job: job.lease for job in desk.claim()}
-    desk.finished(found["early"]).bury(found["p"])
-    altered(desk.swept(), "requeue", "dead", "p")
-    desk.redis.srem(desk.keys.lacks("child"), "p")
-    desk.finished(found["late"]).swept().tick(60_000).redis.delete(desk.keys.done)
-    assert revived(desk, "child") == [("done", None)] and places(desk, "child") == ["lane"]
 
 
 def test_children_of_which_nothing_is_noted_wait_for_all_that_they_need(desk: Desk) -> None:
@@ -418,10 +407,3 @@ def test_other_formats_refuse_it_before_they_change_anything(ironclaim_url: str,
         ):
             refused(UnsupportedFeature, "does not keep which jobs need each other", call)
         assert queue.jobs.state(id) == "dead" and queue.dead.requeue(id).done
-
-
-def test_a_copy_of_a_revival_tells_the_same(desk: Desk) -> None:
-    dead_family(desk)
-    call = desk.did(alter(desk, "requeue", "dead", "p")).call(revive(desk, "child"))
-    first, before, second = desk.send(call), desk.dump(), desk.send(call)
-    assert (first.items, second.result) == (second.items, "repeated") and desk.dump() == before

@@ -145,17 +145,6 @@ def test_a_type_runs_as_often_at_once_as_its_jobs_allow(desk: ModelDesk, client:
     assert ids(claim(desk, "b")) == jobs[3:]
 
 
-@pytest.mark.feature("BQ22", model="bridge")
-def test_a_counter_that_leaked_is_set_right(desk: ModelDesk, client: BridgeClient) -> None:
-    """1.3.2: nothing ever lowered what an expired lock had left behind."""
-    client.redis.set(KEYS.running("email"), 7, ex=600)
-    job = client.dispatch(rateLimit={"maxConcurrent": 2})
-    assert claim(desk) == []
-    desk.run(desk.sweep_operation("s"))
-    assert client.redis.get(KEYS.running("email")) == "0" and client.redis.ttl(KEYS.running("email")) > 0
-    assert ids(claim(desk)) == [job]
-
-
 @pytest.mark.feature("BQ23", model="bridge")
 def test_a_type_is_claimed_as_often_a_minute_as_its_jobs_allow(desk: ModelDesk, client: BridgeClient) -> None:
     jobs = [client.dispatch(rateLimit={"maxPerMinute": 2}) for _ in range(3)]
@@ -174,14 +163,6 @@ def test_a_limit_that_is_none_limits_nothing(desk: ModelDesk, client: BridgeClie
     client.redis.set(KEYS.running("email"), 5)
     job = client.dispatch(rateLimit=limit)
     assert ids(claim(desk)) == [job]
-
-
-def test_counters_of_another_type_stop_nothing(desk: ModelDesk, client: BridgeClient) -> None:
-    client.redis.rpush(KEYS.running("email"), "x")
-    client.redis.set(KEYS.minute("email"), "many")
-    job = client.dispatch(rateLimit={"maxConcurrent": 1, "maxPerMinute": 1})
-    (leased,) = claim(desk)
-    assert leased.lease.job == job and desk.finish(leased.lease) == [("ok", "finished")]
 
 
 @pytest.mark.feature("BQ24", model="bridge")

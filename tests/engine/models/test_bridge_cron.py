@@ -156,17 +156,6 @@ def test_rule_01_a_removal_of_a_foreign_entry_cut_off_anywhere_is_done_by_a_copy
         assert client.redis.exists(KEYS.data(job), KEYS.status(job), f"bridge:ironclaim:cron:{job}") == 0, writes
 
 
-def test_who_moves_the_score_says_when_the_next_tick_is(desk: ModelDesk, client: BridgeClient) -> None:
-    job = client.cron(FIRST_MS, kind="main")
-    (operation,) = desk.to(FIRST_MS).ticks()
-    client.redis.zadd(KEYS.cron, {job: FIRST_MS + MINUTE_MS})
-    assert desk.run(operation).result == "moved" and waiting(client) == []
-    (operation,) = desk.to(FIRST_MS + MINUTE_MS).ticks()
-    client.redis.zrem(KEYS.cron, job)
-    assert desk.run(operation).result == "moved" and desk.turn() == [] and waiting(client) == []
-    assert [schedule.name for schedule in desk.queue.schedules.list()] == []
-
-
 def test_a_tick_that_a_foreign_pass_has_enqueued_is_not_made_again(desk: ModelDesk, client: BridgeClient) -> None:
     job = client.cron(FIRST_MS, kind="main")
     desk.to(FIRST_MS)
@@ -212,9 +201,3 @@ def test_an_expression_that_nobody_can_read_stops_its_entry_alone(desk: ModelDes
     client.cron(FIRST_MS, kind="main")
     assert sorted(len(reply.jobs) for reply in desk.to(FIRST_MS).turn()) == [0, 1]
     assert desk.turn() == [] and client.redis.zscore(KEYS.cron, bad) == FIRST_MS + MINUTE_MS
-
-
-def test_intervals_tick_for_our_side_alone(desk: ModelDesk, client: BridgeClient) -> None:
-    desk.queue.schedules.put("often", "main", {"label": "o"}, every_ms=60_000)
-    assert client.redis.zcard(KEYS.cron) == 0
-    assert len(desk.tick(60_000).turn()) == 1 and len(waiting(client)) == 1

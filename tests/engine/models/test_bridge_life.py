@@ -92,14 +92,6 @@ def test_retries_change_nothing_in_the_json_but_the_attempts(desk: ModelDesk, cl
     assert client.redis.get(KEYS.data("j")) == raw % 0 and waiting(client) == ["j"] and client.redis.llen(KEYS.dead) == 0
 
 
-def test_attempts_are_added_where_a_foreign_job_has_none(desk: ModelDesk, client: BridgeClient) -> None:
-    client.redis.set(KEYS.data("j"), '{"type":"main","retry":{"attempts":1}}', ex=600)
-    client.redis.rpush(KEYS.waiting, "j")
-    desk.run(Retry((Failure(desk.claim()[0].lease, "no"),)))
-    assert client.redis.get(KEYS.data("j")) == '{"type":"main","retry":{"attempts":1},"attempts":1}'
-    assert client.redis.ttl(KEYS.data("j")) > 0, "it ends when its client said"
-
-
 @pytest.mark.feature("BQ25", model="bridge")
 def test_progress_is_on_the_wire(desk: ModelDesk, client: BridgeClient) -> None:
     """Without `data`: the original's store has none, whatever the seed says."""
@@ -230,19 +222,6 @@ def test_nesting_beyond_what_cjson_reads_stops_nothing(desk: ModelDesk, client: 
     client.redis.rpush(KEYS.waiting, "deep")
     (job,) = desk.claim()
     assert job.payload == b"[" * 1_500 + b"]" * 1_500 and desk.finish(job.lease) == [("ok", "finished")]
-
-
-def test_scores_beyond_what_a_double_counts_stop_nothing(desk: ModelDesk, client: BridgeClient) -> None:
-    client.redis.zadd(KEYS.delayed, {client.store("main"): float("inf"), client.store("main"): 2.0**60})
-    soon = client.delay(1, "main")
-    client.redis.zadd(KEYS.cron, {"x": float("-inf"), "y": float("inf")})
-    assert desk.run(desk.sweep_operation("s")).promoted == 1 and waiting(client) == [soon]
-
-
-def test_a_key_of_another_type_is_named_before_anything_is_written(desk: ModelDesk, client: BridgeClient) -> None:
-    client.redis.set(KEYS.active, "x")
-    client.dispatch("main")
-    desk.refuses(desk.claim_operation(), "bridge:jobs:active is a string, it must be a set")
 
 
 @pytest.mark.parametrize("end", ["finish", "retry", "bury", "release", "drop"])

@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker, models
-from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client
 from tests.engine.helpers.waiting import wait_until
@@ -73,19 +71,6 @@ def test_a_heartbeat_lives_for_30_seconds_unless_told_otherwise(ironclaim_url: s
 
         wait_until(beaten, "a beat")
         assert left_ms[-1] <= 30_000
-
-
-@pytest.mark.feature("BQ31", model="bridge")
-def test_the_schedulers_lock_is_renewed_by_its_owner_alone(ironclaim_url: str, client: BridgeClient) -> None:
-    """1.3.12: the seed's has neither a renewal nor an owner's release."""
-    desk, about = ModelDesk(ironclaim_url, models.Bridge()), json.dumps({"name": "w"})
-    assert desk.beat("a", about=about, ttl_ms=60_000).leads and client.redis.get(KEYS.scheduler) == "a" * 16
-    desk.beat("a", about=about, ttl_ms=120_000)
-    assert client.redis.pttl(KEYS.scheduler) > 60_000
-    client.redis.set(KEYS.scheduler, "another")
-    desk.beaten("a", about=about, ttl_ms=120_000).run(replace(desk.beat_operation("a"), until_ms=0))
-    assert (client.redis.get(KEYS.scheduler), client.redis.pttl(KEYS.scheduler)) == ("another", -1)
-    desk.close()
 
 
 @pytest.mark.parametrize("name", ["active", "heartbeat:w"])

@@ -11,7 +11,7 @@ from engine.worker.machine.sweeping import SWEEP_LIMIT
 from tests.engine.helpers.bull_desk import BullDesk, bull, node
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.node_bull import NodeBull
-from tests.engine.ops import Failure, Finish, NoteProgress, Release, Retry
+from tests.engine.ops import Failure, Finish, Retry
 
 __all__ = ["bull", "node"]
 
@@ -34,16 +34,6 @@ def test_what_node_promoted_during_the_pause_survives_our_resume(bull: BullDesk,
     assert node.lists() == {"wait": ["1", "3", "2"]} and list(bull.take()) == ["2", "3", "1"]
 
 
-@pytest.mark.feature("BL20", model="bull")
-def test_our_pause_keeps_what_is_paused_already(bull: BullDesk, node: NodeBull) -> None:
-    node.add({})
-    node.pause()
-    bull.redis.delete(bull.wire.meta_paused)
-    node.add({})
-    bull.pause()
-    assert node.lists() == {"paused": ["2", "1"]}
-
-
 @pytest.mark.feature("BL19", "BL20", "BL24", model="bull")
 def test_nothing_comes_into_wait_during_the_pause(bull: BullDesk, node: NodeBull) -> None:
     """Bull puts what is promoted, retried by hand, or to be run again at once there, and it runs."""
@@ -61,14 +51,6 @@ def test_nothing_comes_into_wait_during_the_pause(bull: BullDesk, node: NodeBull
     assert "wait" not in node.lists() and "active" not in node.lists() and bull.take() == {}
     node.resume()
     assert len(bull.take()) == 5
-
-
-def test_what_is_released_during_the_pause_is_paused(bull: BullDesk, node: NodeBull) -> None:
-    id = bull.add()
-    (job,) = bull.take().values()
-    node.pause()
-    bull.run(Release((job.lease,)))
-    assert node.lists() == {"paused": [id]}
 
 
 @pytest.mark.feature("BL20", model="bull")
@@ -156,26 +138,6 @@ def test_a_run_that_is_due_again_in_the_past_waits(bull: BullDesk) -> None:
     (job,) = bull.take().values()
     bull.run(Retry((Failure(job.lease, "no", 0),)))
     assert bull.redis.lrange(bull.wire.wait, 0, -1) == ["1"] and bull.redis.zcard(bull.wire.delayed) == 1
-
-
-def test_progress_is_any_number_to_a_hundred(bull: BullDesk) -> None:
-    bull.add()
-    (job,) = bull.take().values()
-    bull.run(NoteProgress(job.lease, 1, b'"percent":12.5,"message":"\\"percent\\":7","data":null}'))
-    assert bull.redis.hget(bull.wire.job("1"), "progress") == "12.5"
-
-
-def test_an_id_without_a_hash_stays_nowhere(bull: BullDesk, node: NodeBull) -> None:
-    """Bull leaves it in `active` for ever."""
-    bull.redis.lpush(bull.wire.wait, "404")
-    bull.redis.lpush(bull.wire.active, "405")
-    bull.redis.zadd(bull.wire.delayed, {"406": 1})
-    node.add({})
-    assert list(bull.swept().take()) == ["1"]
-    bull.swept().tick(1000).sweep()
-    assert node.lists() == {"active": ["1"]} and not bull.redis.exists(bull.wire.delayed)
-    assert set(bull.redis.hgetall(bull.aside)) == {"404", "405"}
-    assert int(bull.redis.hget(bull.keys.stats, "aside") or 0) == 3
 
 
 def test_a_hash_of_data_and_opts_alone_runs(bull: BullDesk) -> None:
