@@ -12,9 +12,7 @@ from engine.models import Spec
 #: Those of foreign formats, by the name of their test. Mosquito keeps the hash of a finished job for one second of real time
 #: unless told otherwise, and so would lose it between two looks of a test on a busy machine.
 FOREIGN: dict[str, Spec] = {
-    "bridge": models.Bridge(),
-    "bananas-document": models.Bananas(),
-    "bananas-live": models.Bananas(layout="live"),
+    **{"bridge": models.Bridge(), "bananas-document": models.Bananas(), "bananas-live": models.Bananas(layout="live")},
     "bull": models.Bull(),
     "mosquito-document": models.Mosquito(success_ttl_s=600),
     "mosquito-live": models.Mosquito(layout="live", success_ttl_s=600),

@@ -12,34 +12,7 @@ import pytest
 
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature
 from engine.models import Spec
-from engine.ops import jobs, schedules, workers
-from engine.ops.admin import (
-    AdminOperation,
-    Alter,
-    Clean,
-    Forget,
-    Pause,
-    Resume,
-    Revive,
-    SetEvents,
-    SetHistory,
-    SetLimit,
-    SetRetention,
-    SetWorker,
-)
-from engine.ops.looks import (
-    AwaitEnds,
-    Count,
-    Explain,
-    Inspect,
-    ListHistory,
-    Listing,
-    ListObstacles,
-    Look,
-    Page,
-    ReadEvents,
-    ReadProgress,
-)
+from engine.ops import admin, jobs, looks, schedules, workers
 from tests.conformance.declared import every_operation, has, holds
 from tests.conformance.models import FOREIGN
 
@@ -62,32 +35,32 @@ OPTIONS: dict[str, dict[str, Any]] = {name: {name: value, **BESIDE.get(name, {})
 Face = Callable[[Queue], Any]
 #: How a service meets each operation. What is missing here only workers and schedulers do.
 FACES: dict[type[Any], Face] = {
-    SetLimit: lambda queue: queue.set_limit("main", concurrency=1),
-    SetRetention: lambda queue: queue.set_retention(done_max=5),
-    SetEvents: lambda queue: queue.events.on(),
-    ReadEvents: lambda queue: queue.events.last(),
-    SetHistory: lambda queue: queue.history.on(),
-    ListHistory: lambda queue: queue.history.list(),
-    SetWorker: lambda queue: queue.workers.set_concurrency("w", 1),
-    Pause: lambda queue: queue.pause(),
-    Resume: lambda queue: queue.resume(),
-    Alter: lambda queue: queue.jobs.cancel("4711"),
-    Revive: lambda queue: queue.dead.requeue("4711", with_children=True),
-    Clean: lambda queue: queue.clean("waiting"),
-    Forget: lambda queue: queue.obliterate(),
+    admin.SetLimit: lambda queue: queue.set_limit("main", concurrency=1),
+    admin.SetRetention: lambda queue: queue.set_retention(done_max=5),
+    admin.SetEvents: lambda queue: queue.events.on(),
+    looks.ReadEvents: lambda queue: queue.events.last(),
+    admin.SetHistory: lambda queue: queue.history.on(),
+    looks.ListHistory: lambda queue: queue.history.list(),
+    admin.SetWorker: lambda queue: queue.workers.set_concurrency("w", 1),
+    admin.Pause: lambda queue: queue.pause(),
+    admin.Resume: lambda queue: queue.resume(),
+    admin.Alter: lambda queue: queue.jobs.cancel("4711"),
+    admin.Revive: lambda queue: queue.dead.requeue("4711", with_children=True),
+    admin.Clean: lambda queue: queue.clean("waiting"),
+    admin.Forget: lambda queue: queue.obliterate(),
     schedules.PutSchedule: lambda queue: queue.schedules.put("s", "main", {"label": "s"}, every_ms=60_000),
     schedules.EnableSchedule: lambda queue: queue.schedules.disable("s"),
     schedules.RemoveSchedule: lambda queue: queue.schedules.remove("s"),
     schedules.ListSchedules: lambda queue: queue.schedules.list(),
-    Look: lambda queue: queue.results.get("4711"),
-    AwaitEnds: lambda queue: queue.results.wait("4711", wait_ms=1),
-    ReadProgress: lambda queue: queue.results.progress("4711"),
-    Inspect: lambda queue: queue.jobs.get("4711"),
-    Explain: lambda queue: queue.jobs.why("4711"),
-    ListObstacles: lambda queue: queue.limits(),
-    Page: lambda queue: queue.jobs.list("waiting"),
-    Count: lambda queue: queue.counts(),
-    Listing: lambda queue: queue.snapshot(),
+    looks.Look: lambda queue: queue.results.get("4711"),
+    looks.AwaitEnds: lambda queue: queue.results.wait("4711", wait_ms=1),
+    looks.ReadProgress: lambda queue: queue.results.progress("4711"),
+    looks.Inspect: lambda queue: queue.jobs.get("4711"),
+    looks.Explain: lambda queue: queue.jobs.why("4711"),
+    looks.ListObstacles: lambda queue: queue.limits(),
+    looks.Page: lambda queue: queue.jobs.list("waiting"),
+    looks.Count: lambda queue: queue.counts(),
+    looks.Listing: lambda queue: queue.snapshot(),
     workers.ListWorkers: lambda queue: queue.workers.list(),
     workers.ListRunTimes: lambda queue: queue.stats(),
     workers.AcquireLock: lambda queue: queue.locks.acquire("l"),
@@ -155,7 +128,7 @@ def test_the_same_under_asyncio(spec: Spec, silence: Silence) -> None:
 
 
 def test_each_call_of_the_administration_has_a_face() -> None:
-    declared = {kind for kind in every_operation() if issubclass(kind, AdminOperation) and kind.script}
+    declared = {kind for kind in every_operation() if issubclass(kind, admin.AdminOperation) and kind.script}
     assert len(declared) > 10
     assert {kind.__name__ for kind in declared - FACES.keys()} == {"SetMetadata"}, "`JobMetadata` refuses it"
 

@@ -46,12 +46,8 @@ def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: ModelDesk)
     (reply,) = desk.turn()
     assert reply.result == "ticked" and list(reply.jobs) == waiting(desk) and desk.wakes() == 1
     assert [(event.kind, event.job) for event in desk.run(ReadEvents("0-0", 100, 0)).events] == [("created", reply.jobs[0])]
-    assert [stored(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped", "error")] == [
-        str(FIRST_MS + MINUTE_MS),
-        str(FIRST_MS),
-        reply.jobs[0],
-        *("1", "0", "0", ""),
-    ]
+    told = [stored(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped", "error")]
+    assert told == [str(FIRST_MS + MINUTE_MS), str(FIRST_MS), reply.jobs[0], "1", "0", "0", ""]
     assert desk.redis.zscore(desk.keys.cron, "clean") == FIRST_MS + MINUTE_MS
     (job,) = desk.claim()
     assert (job.lease.job, job.name, json.loads(job.payload)) == (reply.jobs[0], "main", {"of": "clean"})
@@ -110,9 +106,7 @@ def test_missed_ticks_run_once_or_each(desk: ModelDesk) -> None:
     put(scheduled(desk, "once"), "each", missed="all")
     desk.to(FIRST_MS + 3 * MINUTE_MS + 30_000)
     made = {operation.schedule: desk.run(operation).jobs for operation in desk.ticks()}
-    assert {name: len(jobs) for name, jobs in made.items()} == {"once": 2, "each": 4} or {
-        name: len(jobs) for name, jobs in made.items()
-    } == {"once": 1, "each": 4}
+    assert {name: len(jobs) for name, jobs in made.items()} in ({"once": 2, "each": 4}, {"once": 1, "each": 4})
     assert len(waiting(desk)) == sum(map(len, made.values()))
 
 

@@ -12,24 +12,13 @@ from typing import Any, cast
 
 import pytest
 
-from engine import (
-    AsyncQueue,
-    Channel,
-    ConnectOptions,
-    Malformed,
-    PriorityQueue,
-    Queue,
-    Scaling,
-    Scheduler,
-    Worker,
-    WorkerGroup,
-    models,
-)
+from engine import AsyncQueue, Channel, ConnectOptions, Malformed, PriorityQueue, Queue, Scheduler, Worker, WorkerGroup, models
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
 from engine.http.settings import Access, HttpSettings, Token
 from engine.options import OPTIONS
+from engine.queue.metrics import Scaling
 
 
 def _raise(*_: object, **__: object) -> Any:
@@ -121,20 +110,11 @@ class _Index:
 ALMOST = (Decimal(1), _Index(), "1", b"1", math.nan, math.inf, 10**400, -(10**400), None, [1], "false")
 #: Each settings class with what it needs.
 SETTINGS: dict[type, dict[str, Any]] = {
-    HttpSettings: {},
-    Token: {"secret": "x" * 20},
-    Access: {"role": "read"},
-    ChannelSettings: {"real_ip_header": "X-Forwarded-For"},
-    ChannelPolicy: {},
-    WebhookRetry: {},
+    **{kind: {} for kind in (HttpSettings, ChannelPolicy, WebhookRetry, Scaling, ConnectOptions)},
+    **{kind: {} for kind in (models.ChannelRule, models.Bananas, models.Mosquito, models.Dsps)},
+    **{Token: {"secret": "x" * 20}, Access: {"role": "read"}, ChannelSettings: {"real_ip_header": "X-Forwarded-For"}},
     WebhookSettings: {"url": "https://shop.example/"},
     JwtSettings: {"iss": ["a"], "keys": {"HS256": ["A" * 64]}},
-    Scaling: {},
-    ConnectOptions: {},
-    models.ChannelRule: {},
-    models.Bananas: {},
-    models.Mosquito: {},
-    models.Dsps: {},
 }
 
 

@@ -50,10 +50,6 @@ def full_queue(desk: Desk) -> dict[str, Lease]:
     return held
 
 
-def nothing(desk: Desk, operation: Operation) -> None:
-    """A quiet queue."""
-
-
 @pytest.mark.parametrize("state", ["begin", "active", "blocked", "delayed", "waiting", "dead", "finished", "end"])
 def test_jobs_that_end_and_workers_that_claim_while_it_goes_on_leave_nothing_behind(desk: Desk, state: str) -> None:
     held, claimed = full_queue(desk), []

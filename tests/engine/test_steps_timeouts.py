@@ -130,10 +130,8 @@ def test_a_worker_ends_after_so_many_jobs_and_gives_the_others_back() -> None:
 def test_nobody_is_told_of_a_lease_that_is_lost_before_its_handler_has_started() -> None:
     machine, jobs = holding(*"ab", concurrency=1, prefetch=1, lease_ms=300)
     actions = machine.after(101).extend("stale", "stale")
-    assert {(lost.lease, lost.started) for lost in of(events.LoseLease, actions)} == {
-        (jobs[0].lease, True),
-        (jobs[1].lease, False),
-    }
+    told = {(lost.lease, lost.started) for lost in of(events.LoseLease, actions)}
+    assert told == {(jobs[0].lease, True), (jobs[1].lease, False)}
 
 
 def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_has_ended() -> None:

@@ -22,10 +22,8 @@ FIVE_MINUTES = models.Dsps(rules=(ChannelRule(expire_ms=EXPIRE_MS),))
 
 #: Kind -> ids of its storages: on the server, on another server, in memory.
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "redis": ("first",),
-    "memory": ("memory",),
-    "redis and memory": ("first", "memory"),
-    "two servers": ("first", "second"),
+    **{"redis": ("first",), "memory": ("memory",)},
+    **{"redis and memory": ("first", "memory"), "two servers": ("first", "second")},
 }
 
 

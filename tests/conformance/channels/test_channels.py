@@ -136,10 +136,8 @@ def test_which_messages_are_old(channel: engine.Channel) -> None:
 def test_what_is_missing_is_said(place: Place, channel: engine.Channel) -> None:
     receipt = replies.outer({id: replies.inner("ch", "s", 1) for id in place.storages})
     calls: list[Callable[[], object]] = [
-        lambda: channel.fetch("s"),
-        lambda: channel.fetch("s", wait_ms=30_000),
-        lambda: channel.acknowledge("s", receipt),
-        lambda: channel.are_old("s", ["a"]),
+        *(lambda: channel.fetch("s"), lambda: channel.fetch("s", wait_ms=30_000)),
+        *(lambda: channel.acknowledge("s", receipt), lambda: channel.are_old("s", ["a"])),
     ]
     for call in calls:
         refused(engine.ChannelNotFound, "ch", call)
@@ -269,12 +267,8 @@ def test_what_is_used_lives_on(place: Place) -> None:
 
 @pytest.mark.feature("DS21", model="dsps")
 def test_the_longest_of_the_rules_that_match_counts(place: Place) -> None:
-    rules = (
-        engine.ChannelRule("a.+", 1_500),
-        engine.ChannelRule(".+b", 100_000),
-        engine.ChannelRule("abc", 0),
-        engine.ChannelRule("ab|abc", 10_001),
-    )
+    lengths = {"a.+": 1_500, ".+b": 100_000, "abc": 0, "ab|abc": 10_001}
+    rules = tuple(engine.ChannelRule(names, expire_ms) for names, expire_ms in lengths.items())
     model, lives = engine.models.Dsps(rules=rules), {"ax": 17, "ab": 115, "abc": 26, "xb": 115}
     for name, life_s in lives.items():
         since_ms = {id: now_ms(server) for id, server in place.servers.items()}

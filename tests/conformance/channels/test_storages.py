@@ -32,9 +32,8 @@ def away() -> Iterator[EmbeddedServer]:
 def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
     ironclaim_url: str, away: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with engine.Channel(
-        "ch", FIVE_MINUTES, storages={"a": engine.RedisStorage(away.url), "b": engine.RedisStorage(ironclaim_url)}
-    ) as channel:
+    both = {"a": engine.RedisStorage(away.url), "b": engine.RedisStorage(ironclaim_url)}
+    with engine.Channel("ch", FIVE_MINUTES, storages=both) as channel:
         channel.subscribe("s")
         publish(channel, "both")
         fetched = channel.fetch("s")
@@ -160,12 +159,9 @@ def test_scripts_that_a_server_forgets_are_loaded_again(place: Place, channel: e
     """As after a restart or a SCRIPT FLUSH; the original loads them anew every five minutes."""
     channel.subscribe("s")
     calls: list[Any] = [
-        lambda: channel.publish("a", 1).created,
-        lambda: ids(channel.fetch("s")) == ["a"],
-        lambda: channel.are_old("s", ["a"]) == {"a": False},
-        lambda: acknowledge(channel, "s", channel.fetch("s")) == "OK",
-        lambda: not channel.subscribe("s").created,
-        lambda: channel.unsubscribe("s"),
+        *(lambda: channel.publish("a", 1).created, lambda: ids(channel.fetch("s")) == ["a"]),
+        *(lambda: channel.are_old("s", ["a"]) == {"a": False}, lambda: acknowledge(channel, "s", channel.fetch("s")) == "OK"),
+        *(lambda: not channel.subscribe("s").created, lambda: channel.unsubscribe("s")),
     ]
     for call in calls:
         for server in place.servers.values():
