@@ -62,8 +62,7 @@ class ModelDesk(Desk):
 
     def listed(self) -> dict[str, list[str]]:
         """The labels in each state."""
-        states = self.run(Listing(0, 100)).states
-        return {name: self.labels(job for job, _ in found) for name, found in states.items()}
+        return {name: self.labels(job for job, _ in found) for name, found in self.run(Listing(0, 100)).states.items()}
 
     def state(self, label: str) -> str:
         reply = self.run(Inspect((self.ids.get(label, label),), whole=False))

@@ -46,8 +46,7 @@ def test_rule_05_a_lease_ends_once_and_a_repeat_is_told_how(desk: ModelDesk) -> 
         before = desk.dump()
         assert desk.run(operation).items == (("repeated", outcome),)
         assert desk.dump() == before, outcome
-        stranger = jobs.Lease("j1", job.lease.fence + 1, "b" * 16 + ":1")
-        assert desk.run(end(stranger)).items == (("stale", ""),), outcome
+        assert desk.run(end(jobs.Lease("j1", job.lease.fence + 1, "b" * 16 + ":1"))).items == (("stale", ""),), outcome
         assert desk.run(desk.extend_operation(job.lease)).items == (("stale", 0),), outcome
         assert desk.mark(job.lease) == "stale", outcome
 

@@ -99,8 +99,7 @@ def neighbours_are_served(desk: ModelDesk, plant: Plant) -> None:
 def test_neighbours_of_a_lease_whose_run_cannot_be_read_end_and_come_back(desk: ModelDesk) -> None:
     leases = {label: job.lease for label, job in desk.put("bad", "good", "lost").take().items()}
     _list(desk, _run(desk))
-    ended = desk.run(Finish((leases["bad"], leases["good"])))
-    assert list(ended.items) == [("stale", ""), ("ok", "finished")]
+    assert list(desk.run(Finish((leases["bad"], leases["good"]))).items) == [("stale", ""), ("ok", "finished")]
     _look(desk)
     assert "lost" in desk.past(LEASE_MS + 1).take("b")
     assert desk.redis.lrange(_run(desk), 0, -1) == [b"x"], "it belongs to somebody else"

@@ -132,8 +132,7 @@ def finished(desk: Desk) -> Any:
 
 
 def finished_by_a_claim(desk: Desk) -> Any:
-    leases = tuple(job.lease for job in desk.did(many(desk)).claim(limit=50))
-    reply = desk.run(Finish(leases, desk.claim_operation()))
+    reply = desk.run(Finish(tuple(job.lease for job in desk.did(many(desk)).claim(limit=50)), desk.claim_operation()))
     assert not desk.redis.exists(desk.keys.active, *[desk.keys.run(job) for job in JOBS])
     return reply
 

@@ -173,8 +173,7 @@ def test_jobs_that_fall_due_together_are_promoted_in_pieces(desk: Desk) -> None:
 
 def test_leases_due_jobs_and_children_share_a_sweep_and_none_waits_for_all_of_the_others(desk: Desk) -> None:
     """A lease counts as two of the jobs that one sweep may move, and a fifth of these is left for each of the others."""
-    leased = [f"l{number}" for number in range(70)]
-    assert len(desk.did(desk.enqueue_many_operation(*leased)).claim(limit=70)) == 70
+    assert len(desk.did(desk.enqueue_many_operation(*[f"l{number}" for number in range(70)])).claim(limit=70)) == 70
     desk.sweeps(20, LEASE_MS // 20).enqueue("p").enqueue(*(f"c{number}" for number in range(130)), needs=("p",))
     (parent,) = desk.claim(limit=1)
     later = [f"d{number}" for number in range(150)]

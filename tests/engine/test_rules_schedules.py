@@ -163,8 +163,7 @@ def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_
 
 @pytest.mark.parametrize("next_ms", [FIRST_MS, FIRST_MS - 1, 0])
 def test_rule_24_the_next_tick_must_come_after_the_expected_one(desk: Desk, next_ms: int) -> None:
-    operation = first_tick(desk)
-    desk.refuses(replace(operation, next_ms=next_ms), "must come after", ScriptFault)
+    desk.refuses(replace(first_tick(desk), next_ms=next_ms), "must come after", ScriptFault)
 
 
 def test_rule_24_a_tick_that_was_reckoned_for_another_version_moves_nothing(desk: Desk) -> None:

@@ -205,8 +205,7 @@ def test_rule_29_ticks_leave_rows_and_a_schedule_that_was_set_aside_is_told(
     with at_work(Scheduler(recorded)):
         wait_until(lambda: queue.counts().waiting >= 2, "the schedules tick")
     recorder.close()
-    rows = checked_rows(tmp_path / "p.jsonl")
-    ticked = [row for row in rows if row.get("f") == "tick" and row["type"] == "ok"]
+    ticked = [row for row in checked_rows(tmp_path / "p.jsonl") if row.get("f") == "tick" and row["type"] == "ok"]
     made = [item for row in ticked for item in row["items"]]
     assert [item["job"] for item in made] == [f"cron:good:{item['tick_ms']}" for item in made] != []
     assert {(item["schedule"], item["result"]) for item in made} == {("good", "created")}

@@ -17,8 +17,7 @@ USER = UUID(int=7)
 
 
 def burst(queue: Queue, **settings: Any) -> None:
-    handlers = task_batches.queue.handlers
-    assert Worker(queue, handlers, sweep_ms=50, concurrency=1, **settings).run(burst=True) == "empty"
+    assert Worker(queue, task_batches.queue.handlers, sweep_ms=50, concurrency=1, **settings).run(burst=True) == "empty"
 
 
 @pytest.mark.feature("MQ03")

@@ -229,8 +229,7 @@ async def send_async(task: Any, queue: AsyncQueue, folder: str) -> Enqueued:
 def test_a_coroutine_of_an_async_queue(queue: Queue, workers: Workers) -> None:
     import asyncio
 
-    sent = asyncio.run(send_async(tasks.typed_async, AsyncQueue("q", url=workers.url), str(workers.folder)))
-    assert sent.created
+    assert asyncio.run(send_async(tasks.typed_async, AsyncQueue("q", url=workers.url), str(workers.folder))).created
     assert workers.start("--burst", "--sweep-ms", "50", handlers="tests.engine.helpers.tasks:async_queue.handlers").wait(120) == 0
     assert json.loads((workers.folder / "typed-async").read_text()) == ["bytes:b'\\x00'"]
 

@@ -228,8 +228,7 @@ def test_a_job_says_what_it_is() -> None:
 
 
 def test_public_names_show_before_their_first_use() -> None:
-    code = "import engine; assert set(engine.__all__) <= set(dir(engine))"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", "import engine; assert set(engine.__all__) <= set(dir(engine))"], check=True)
 
 
 class Lying(dict[str, int]):

@@ -334,8 +334,7 @@ def test_settings_by_both_faces(ironclaim_url: str, kind: str, client: Any) -> N
         call("pause", "w", length_ms=0)
         call("pause", "v")
         call("resume", "v")
-        fields = client.hgetall(queue.model.keys.settings)
-        assert fields == {"version": "5", "c:w": "1000", "c:*": "1", "p:w": "0 0"}
+        assert client.hgetall(queue.model.keys.settings) == {"version": "5", "c:w": "1000", "c:*": "1", "p:w": "0 0"}
         for name, arguments, field in (
             *(("set_concurrency", ("w", 0), "concurrency"), ("set_concurrency", ("w", 1001), "concurrency")),
             *(("set_concurrency", ("a b", 1), "worker name"), ("pause", ("",), "worker name")),

@@ -322,8 +322,7 @@ def test_contents_keep_their_spelling(place: Place, channel: engine.Channel) -> 
     for name, text in spellings.items():
         channel.publish(name, engine.RawJson(text))
     channel.publish("d", value)
-    contents = [*map(json.loads, spellings.values()), value]
-    assert [message.content for message in channel.fetch("s").messages] == contents
+    assert [message.content for message in channel.fetch("s").messages] == [*map(json.loads, spellings.values()), value]
     place.expect(
         m_1='{"id":"a","content":{"x":1.0,"x":1e5}}',
         m_2='{"id":"b","content":["\\u003c\\u0026\\u003e\\u2028ä",null]}',

@@ -38,5 +38,4 @@ def test_a_bad_value_names_its_variable() -> None:
 
 
 def test_job_specialized_without_job_types_is_refused() -> None:
-    environ = {"WORKER_MODE": "job-specialized", "WORKER_JOB_TYPES": " , "}
-    refused(Malformed, "^WORKER_JOB_TYPES: ", read, environ)
+    refused(Malformed, "^WORKER_JOB_TYPES: ", read, {"WORKER_MODE": "job-specialized", "WORKER_JOB_TYPES": " , "})

@@ -72,8 +72,7 @@ def test_3_3_8_a_delayed_job_keeps_its_time_and_its_attempts(desk: BananasDesk) 
 
 def test_3_3_9_many_promotions_bring_a_job_once(desk: BananasDesk) -> None:
     desk.put(*(f"j{number}" for number in range(50)), delay_ms=1000).tick(1000)
-    promotions = [desk.sweep_operation(worker) for worker in "stuv"]
-    assert sum(desk.run(promotion).promoted for promotion in promotions) == 50
+    assert sum(desk.run(promotion).promoted for promotion in [desk.sweep_operation(worker) for worker in "stuv"]) == 50
     assert len(desk.waiting()) == len(set(desk.waiting())) == 50
 
 

@@ -44,8 +44,7 @@ def test_a_life_of_jobs_leaves_the_keyspace_of_the_dump(desk: ModelDesk) -> None
     (job,) = desk.run(desk.claim_operation("w", lease_ms=90_000, classes=("email",))).jobs
     assert job.lease.job == names["plain"], "a worker without gpu passes the job of priority 9 by"
     desk.beat("w", about=json.dumps(ABOUT), ttl_ms=90_000)
-    found = dump(desk.redis, "bridge:*", without=":ironclaim:")
-    assert differences(expected(GOLDEN, names), found) == []
+    assert differences(expected(GOLDEN, names), dump(desk.redis, "bridge:*", without=":ironclaim:")) == []
 
 
 def test_a_foreign_client_finds_nothing_that_it_cannot_read(desk: ModelDesk, ironclaim_url: str) -> None:

@@ -35,8 +35,7 @@ def active(client: BridgeClient) -> set[str]:
 def test_the_published_slots_are_those_of_the_seed(name: str) -> None:
     header = (published() / f"{name}.lua").read_text().split("-- REPLY")[0]
     keys, _, arguments = header.partition("-- KEYS\n")[2].partition("-- ARGV\n")
-    found = tuple(tuple(re.findall(r"^--   (\w+) ", part, re.MULTILINE)) for part in (keys, arguments))
-    assert found == SLOTS[name]
+    assert tuple(tuple(re.findall(r"^--   (\w+) ", part, re.MULTILINE)) for part in (keys, arguments)) == SLOTS[name]
 
 
 @pytest.mark.feature("BQ35", model="bridge")

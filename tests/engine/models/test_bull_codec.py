@@ -95,8 +95,7 @@ def test_opts_without_meaning_are_none() -> None:
 def test_numbers_as_texts() -> None:
     assert decoded({"timeout": "9000"}).timeout_ms == 9000 and decoded({"timeout": 1.5}).timeout_ms == 1
     assert [decoded(attempts=text).attempts for text in ("3abc", "", "NaN", "-2", "9" * 500)] == [3, 1, 1, 1, 2**31 - 1]
-    raw = [b"{}", b"{}", b"1", b"9" * 500]
-    assert MODEL.decode(raw, Lease("1", 1, "n"), 0, (1, 0, 0)).enqueued_ms == 2**47
+    assert MODEL.decode([b"{}", b"{}", b"1", b"9" * 500], Lease("1", 1, "n"), 0, (1, 0, 0)).enqueued_ms == 2**47
 
 
 def test_what_cannot_be_read_is_said_of_its_job() -> None:

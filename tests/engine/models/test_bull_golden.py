@@ -40,8 +40,7 @@ class Golden:
 def failing(desk: BullDesk, job: LeasedJob) -> str:
     """One failed run, with the wait that a worker would compute; how the lease ended."""
     wait_ms = backoff_delay_ms(job.options, job.failures, lambda: 0.5)
-    ended = desk.run(Retry((Failure(job.lease, "Error: boom", wait_ms, "    at handler.js:7"),)))
-    ((result, outcome),) = ended.items
+    ((result, outcome),) = desk.run(Retry((Failure(job.lease, "Error: boom", wait_ms, "    at handler.js:7"),))).items
     assert result == "ok"
     return outcome
 

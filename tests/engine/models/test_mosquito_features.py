@@ -73,8 +73,7 @@ def test_jobs_with_a_key_share_its_window_and_cost_what_they_say(desk: MosquitoD
     other = desk.run(desk.enqueue_operation("", name="other_job", nonce=b"other---", payload={}, key="tenant")).job
     third, alone = desk.add(3, key="tenant"), desk.add(4)
     refused(UnsupportedFeature, "^mosquito has no bound of what runs at once", desk.queue.set_limit, key="tenant", concurrency=1)
-    found = desk.claim("a", 10, classes=(KIND, "other_job"))
-    assert [job.lease.job for job in found] == [first, other, alone]
+    assert [job.lease.job for job in desk.claim("a", 10, classes=(KIND, "other_job"))] == [first, other, alone]
     assert desk.theirs.redis.hget(desk.there.rate_limit("tenant"), "run_count") == "3"
     assert desk.entries("scheduled") == [third]
 

@@ -89,8 +89,7 @@ def test_options_that_are_none_make_the_job_unreadable() -> None:
 
 
 def test_what_the_original_keeps_in_the_hash_is_no_parameter() -> None:
-    job = read({"a": "1", "started_at": "1", "finished_at": "2", "overseer_id": "3"})
-    assert json.loads(job.payload) == {"a": "1"}
+    assert json.loads(read({"a": "1", "started_at": "1", "finished_at": "2", "overseer_id": "3"}).payload) == {"a": "1"}
     assert json.loads(read({"id": LEASE.job}).payload) == {}, "the document's"
     assert json.loads(read({"id": "7"}).payload) == {"id": "7"}, "a parameter of a class"
     for bad in (b"\xff", "x\udc80".encode(errors="surrogatepass")):
