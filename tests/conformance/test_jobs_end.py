@@ -77,8 +77,7 @@ def test_a_failed_run_is_followed_by_another_after_its_wait(desk: ModelDesk) -> 
     assert desk.tick(2_000).swept().claim() == []
     (again,) = desk.tick(1_000).claim()
     assert (again.failures, again.claims) == (1, 2) and again.lease.fence > job.lease.fence
-    assert desk.finish(job.lease) == [("repeated", "retried")]
-    assert desk.finish(again.lease) == [("ok", "finished")]
+    assert desk.finish(job.lease) == [("repeated", "retried")] and desk.finish(again.lease) == [("ok", "finished")]
 
 
 def test_a_job_is_dead_when_its_runs_are_used_up_and_may_run_again(desk: ModelDesk) -> None:
@@ -311,8 +310,7 @@ def test_the_token_of_a_job_that_runs_again_does_not_expire(desk: ModelDesk) -> 
     """What a failed run leaves is kept for a week; a handler that runs for longer would lose its token with it."""
     (first,) = desk.leased("j1", attempts=3)
     run = desk.keys.run(first.lease.job)
-    assert desk.redis.pttl(run) == -1
-    assert desk.did(Retry((Failure(first.lease, "no luck", 0),))).redis.pttl(run) > 0
+    assert desk.redis.pttl(run) == -1 and desk.did(Retry((Failure(first.lease, "no luck", 0),))).redis.pttl(run) > 0
     (second,) = desk.tick(1_000).swept().claim()
     assert desk.redis.pttl(run) == -1 and second.lease.fence > first.lease.fence
 

@@ -62,8 +62,7 @@ def test_what_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
     assert (found.name, found.payload, found.options.attempts) == ("main", {"label": "j"}, 4)
     assert (found.state, found.fence, found.owner, found.claims) == ("active", job.lease.fence, "b", 2)
     assert found.lease_end_ms == desk.now_ms + LEASE_MS and abs(found.enqueued_ms - desk.now_ms) <= 60_000
-    assert desk.run(Page("stuck", 0, 10)).jobs == ()
-    assert desk.tick(LEASE_MS + 1).state("j") == "stuck"
+    assert desk.run(Page("stuck", 0, 10)).jobs == () and desk.tick(LEASE_MS + 1).state("j") == "stuck"
     assert desk.labels(desk.run(Page("stuck", 0, 10)).jobs) == ["j"]
     assert desk.queue.jobs.get(desk.queue.model.new_id() or "987654321") is None
 

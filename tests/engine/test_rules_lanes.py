@@ -192,8 +192,7 @@ def test_rule_12_crashed_jobs_in_front_of_several_lanes_are_passed_by(desk: Desk
         desk.enqueue(f"{key}-well", key=key)
     assert claimed(desk, crashed_max=1) == ["a-crashed", "a-well", "b-well", "c-well"]
     assert claimed(desk, worker="b", crashed_max=0) == []
-    assert claimed(desk, worker="c", crashed_max=1) == ["b-crashed"]
-    assert claimed(desk, worker="d") == ["c-crashed"]
+    assert claimed(desk, worker="c", crashed_max=1) == ["b-crashed"] and claimed(desk, worker="d") == ["c-crashed"]
 
 
 def test_rule_12_lanes_of_crashed_jobs_do_not_hide_the_lanes_behind_them(desk: Desk) -> None:

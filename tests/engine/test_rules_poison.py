@@ -118,8 +118,7 @@ def test_rule_12_a_job_that_somebody_buried_before_the_sweep_is_buried_once(desk
     (job,) = desk.claim()
     desk.mark(job.lease)
     assert desk.cut_off(Bury((Failure(job.lease, "no"),)), 2)
-    assert desk.past(LEASE_MS + 1).places("j1") == {"dead"}
-    assert desk.redis.hget(desk.keys.stats, "buried") == b"1"
+    assert desk.past(LEASE_MS + 1).places("j1") == {"dead"} and desk.redis.hget(desk.keys.stats, "buried") == b"1"
 
 
 @pytest.mark.parametrize("concurrency", [1, 8, 50])

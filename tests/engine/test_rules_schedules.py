@@ -99,8 +99,7 @@ def test_rule_24_a_scheduled_job_is_byte_for_byte_what_an_enqueue_makes(desk: De
     made_numbers, plain_numbers = (int.from_bytes(raw[2:11], "big") for raw in (made, plain))
     assert (made_numbers >> 42, plain_numbers >> 42) == (1, 2) and (made_numbers - plain_numbers) % (1 << 42) == 0
     assert (made[0], made[1] | 64, made[11:]) == (plain[0], plain[1], plain[19:]) and made[1] & 64 == 0
-    assert desk.redis.zcard(desk.keys.lane("main/k")) == 2
-    assert desk.redis.get(desk.keys.unique("u")) == b"plain"
+    assert desk.redis.zcard(desk.keys.lane("main/k")) == 2 and desk.redis.get(desk.keys.unique("u")) == b"plain"
 
 
 @pytest.mark.feature("BQ10", "MQ10")

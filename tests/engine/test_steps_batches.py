@@ -65,8 +65,7 @@ def test_only_jobs_of_one_lane_and_name_run_together() -> None:
 def test_rule_12_a_job_with_a_crash_behind_it_runs_alone() -> None:
     machine = batching(concurrency=2)
     crashed, *jobs = [machine.job("x", crashes=1), *jobs_of(machine, "ab")]
-    assert batches(machine.give(jobs[0], crashed, jobs[1])) == [["a", "b"]]
-    assert batches(machine.mark()) == [["x"]]
+    assert batches(machine.give(jobs[0], crashed, jobs[1])) == [["a", "b"]] and batches(machine.mark()) == [["x"]]
 
 
 def test_rule_12_alone_also_where_it_is_the_first() -> None:
@@ -93,8 +92,7 @@ def test_each_job_of_a_batch_has_its_own_end() -> None:
     jobs = machine.takes(*"abc", backoff_ms=7)
     end(machine, *jobs, failed={"b": "ValueError: b"})
     assert machine.work == Retry((Failure(jobs[1].lease, "ValueError: b", 7),))
-    assert machine.out["finish"].operation == Finish((jobs[0].lease, jobs[2].lease))
-    assert machine.steps.leased == 0
+    assert machine.out["finish"].operation == Finish((jobs[0].lease, jobs[2].lease)) and machine.steps.leased == 0
 
 
 def test_all_leases_of_a_batch_are_renewed_and_one_is_lost_alone() -> None:

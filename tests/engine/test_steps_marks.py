@@ -84,8 +84,7 @@ def test_rule_12_a_mark_is_sent_again_until_it_is_answered() -> None:
 
 def test_rule_12_a_mark_that_fails_with_an_error_gives_the_job_back_after_a_pause() -> None:
     machine, (job,) = holding("a", crashes=1, concurrency=1)
-    assert machine.failed("work", fault=True).work is None
-    assert machine.after(150).work == Release((job.lease,))
+    assert machine.failed("work", fault=True).work is None and machine.after(150).work == Release((job.lease,))
     machine.end()
     assert machine.steps.leased == 0 and isinstance(machine.work, Claim)
 

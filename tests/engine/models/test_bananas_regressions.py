@@ -153,8 +153,7 @@ def test_6_2_a_job_of_the_python_client_goes_back_to_the_list_that_it_came_from(
 
 def test_6_2_scores_with_a_fraction_and_the_status_scheduled(desk: BananasDesk) -> None:
     assert desk.sdk("s", due_s=desk.now_ms / 1000 + 0.75).tick(749).sweep().promoted == 0
-    assert desk.tick(1).sweep().promoted == 1
-    assert desk.waiting() == ["s"] and desk.body("s")["status"] == "pending"
+    assert desk.tick(1).sweep().promoted == 1 and desk.waiting() == ["s"] and desk.body("s")["status"] == "pending"
 
 
 @pytest.mark.feature("BN12", model="bananas")

@@ -141,8 +141,7 @@ def test_a_job_that_is_given_back_is_the_next_one(desk: BananasDesk) -> None:
     (leased,) = desk.put("a", "b").take(1)
     (reaped,) = desk.sweep_past(9_001)
     assert (reaped[0].job, reaped[0].fence) == ("a", leased.lease.fence)
-    assert desk.waiting() == ["a", "b"] and desk.processing() == []
-    assert desk.succeed(leased.lease)[0] == "stale"
+    assert desk.waiting() == ["a", "b"] and desk.processing() == [] and desk.succeed(leased.lease)[0] == "stale"
 
 
 @pytest.mark.feature("BN36", model="bananas")
