@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine import ConnectOptions, Queue
@@ -72,6 +73,13 @@ def direct(ironclaim_url: str) -> Iterator[Queue]:
 def client(ironclaim_url: str) -> Iterator[Any]:
     """redis-py itself on the server of the queue."""
     with raw_client(ironclaim_url) as made:
+        yield made
+
+
+@pytest.fixture
+def raw(ironclaim_url: str) -> Iterator[Any]:
+    """The same, which gives bytes as they are."""
+    with redis.Redis.from_url(ironclaim_url) as made:
         yield made
 
 

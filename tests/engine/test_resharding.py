@@ -8,13 +8,11 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, WrongKeyType, models, resharding
 from engine.errors import ServerUnavailable
@@ -31,12 +29,6 @@ from tests.engine.helpers.producing import raises, refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 
-@pytest.fixture
-def raw(ironclaim_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(ironclaim_url) as client:
-        yield client
-
-
 def reshard(url: str, to: int, queue: str = "mails", **options: Any) -> Any:
     with Queue(queue, url=url) as plain:
         return Resharding(plain, to).run(**options)
@@ -47,13 +39,13 @@ def states(queue: Queue) -> dict[str, list[str]]:
     return {state: sorted(job for job, _ in entries) for state, entries in queue.snapshot().states.items()}
 
 
-def homes(raw: redis.Redis, queue: str = "mails") -> set[str]:
+def homes(raw: Any, queue: str = "mails") -> set[str]:
     """The names of the shards that hold jobs which are to run."""
-    found = [key.decode() for key in raw.keys(f"ic:{{{queue}*}}:*")]  # type: ignore[union-attr]
+    found = [key.decode() for key in raw.keys(f"ic:{{{queue}*}}:*")]
     return {key.split("{")[1].split("}")[0] for key in found if ":lane:" in key or key.endswith((":due", ":dead"))}
 
 
-def pauses(raw: redis.Redis, shard: str) -> dict[tuple[str, str], int]:
+def pauses(raw: Any, shard: str) -> dict[tuple[str, str], int]:
     """Until when (ms, server time) a shard has paused names of jobs and of workers; 0: until they are resumed."""
     found: dict[tuple[str, str], int] = {}
     for part in ("paused", "settings"):
@@ -86,9 +78,7 @@ def dedup_windows(queue: Queue, prefix: str, count: int = 12) -> list[str]:
 
 
 @pytest.mark.parametrize(("before", "after"), [pytest.param(4, 9, marks=pytest.mark.slow), (9, 4), (1, 4)])
-def test_every_job_is_kept(
-    before: int, after: int, ironclaim_url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resharding, "PAGE", 9)
     monkeypatch.setattr(resharding, "_SCAN", 60)
     with Queue("mails", url=ironclaim_url, shards=before) as old:
@@ -97,7 +87,7 @@ def test_every_job_is_kept(
         fill(old)
         # What has ended is known for some seconds only, and a busy machine takes longer.
         for key in raw.scan_iter("ic:{mails*}:job:*"):
-            if raw.pttl(key) > 0:  # type: ignore[operator]
+            if raw.pttl(key) > 0:
                 raw.pexpire(key, 600_000)
         assert old.counts().finished == 27
         refused(UnknownParent, None, old.enqueue, "send", None, id="w-orphan", key="k3", needs=["nobody"])
@@ -109,7 +99,7 @@ def test_every_job_is_kept(
             now = queue.counts()
             assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (27, 15, 27)
             assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}
-            assert len(raw.keys(f"ic:{{mails#{1 + (before > 1)}.*}}:job:w*")) == 60, "and none of the orphan"  # type: ignore[arg-type]
+            assert len(raw.keys(f"ic:{{mails#{1 + (before > 1)}.*}}:job:w*")) == 60, "and none of the orphan"
             for number in range(60):
                 info = queue.jobs.get(f"w{number}")
                 assert info is not None and (info.payload, info.priority) == (number, 1 + number % 3)
@@ -122,20 +112,19 @@ def test_every_job_is_kept(
             assert queue.enqueue("send", None, id="other", unique="u7").job == "w7"
             assert dedup_windows(queue, "again") == ["duplicate"] * 12, "a window stays open though its job has ended"
             # They come in their order, and those that expire do so.
-            plain: Any = raw
-            lanes: list[list[str]] = [plain.zrange(key, 0, -1) for key in plain.keys("ic:{mails#*}:lane:send/k3")]
+            lanes: list[list[str]] = [raw.zrange(key, 0, -1) for key in raw.keys("ic:{mails#*}:lane:send/k3")]
             assert lanes == [sorted(lanes[0], key=lambda job: (-1 - int(job[1:]) % 3, int(job[1:])))]
-            assert sum(raw.zcard(f"ic:{{mails#{1 + (before > 1)}.{number}}}:expiring") for number in range(1, after)) == 20  # type: ignore[misc]
+            assert sum(raw.zcard(f"ic:{{mails#{1 + (before > 1)}.{number}}}:expiring") for number in range(1, after)) == 20
             # The client with the old number goes on with the new one, and the old shards hold nothing but that they are closed.
             if before > 1:
                 assert old.enqueue("send", None, id="w5").result == "duplicate" and old.counts().waiting == 60
-                assert raw.keys("ic:{mails#1.*") and all(key.endswith(b":stats") for key in raw.keys("ic:{mails#1.*"))  # type: ignore[union-attr]
+                assert raw.keys("ic:{mails#1.*") and all(key.endswith(b":stats") for key in raw.keys("ic:{mails#1.*"))
             again = reshard(ironclaim_url, after)
             assert (again.jobs, again.left, again.done) == (0, 0, True), "nothing is left to do"
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 4), (1, 4)])
-def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: redis.Redis) -> None:
+def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: Any) -> None:
     with Queue("mails", url=ironclaim_url, shards=before) as old:
         old.enqueue_many([NewJob("send", None, id=f"j{n}", key=f"k{n}", unique=f"u{n}") for n in range(4)])
         old.set_limit("send", concurrency=36, rate=72, per_ms=60_000, window="fixed")
@@ -149,7 +138,7 @@ def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: red
         old.events.on(300)
         old.schedules.put("nightly", "send", None, cron="0 3 * * *")
     paused = {at: until_ms for at, until_ms in pauses(raw, "mails").items() if at[1] != "over"}
-    sequence = max(int(raw.get(key)) for key in raw.keys("ic:{mails*}:seq"))  # type: ignore[union-attr,arg-type]
+    sequence = max(int(raw.get(key)) for key in raw.keys("ic:{mails*}:seq"))
     assert reshard(ironclaim_url, after).jobs == 4
     for number, name in enumerate(Layout(1 + (before > 1), after).names("mails")):
         of_shard: Any = raw.hgetall(f"ic:{{{name}}}:retention")
@@ -160,7 +149,7 @@ def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: red
             assert pauses(raw, name) == pytest.approx(paused, abs=60_000)
             assert raw.get(f"ic:{{{name}}}:seq") == b"%d" % (sequence + (1 << 20)), "later than all that came before"
             assert raw.hget(f"ic:{{{name}}}:stats", "events") == b"300"
-    assert sum(raw.hexists(key, "k:k3") for key in raw.keys("ic:{mails#*}:limits")) == 1  # type: ignore[misc,union-attr]
+    assert sum(raw.hexists(key, "k:k3") for key in raw.keys("ic:{mails#*}:limits")) == 1
     with Queue("mails", url=ironclaim_url, shards=after) as queue:
         again = [queue.enqueue("send", None, key=f"k{n}", unique=f"u{n}").job for n in range(4)]
         assert again == ["j0", "j1", "j2", "j3"], "each is where its key belongs"
@@ -222,23 +211,23 @@ def test_a_dead_child_whose_parents_are_elsewhere_is_named(ironclaim_url: str) -
             assert queue.dead.requeue("child").done
 
 
-def test_each_step_of_a_move_stops_at_a_key_of_another_type_before_it_writes(ironclaim_url: str, raw: redis.Redis) -> None:
+def test_each_step_of_a_move_stops_at_a_key_of_another_type_before_it_writes(ironclaim_url: str, raw: Any) -> None:
     steps = (SetGate("1 2", 5), SetShards("", "{}", "1 2"), TakeJobs(1, "x"), PutJobs("x", 1, (), 1), DropTaken(1))
     with Queue("mails", url=ironclaim_url) as queue:
         queue.counts()
         for step in steps:
             for key in queue.model.call(step).keys:
                 raw.xadd(key, {"not": "ours"})
-                before = sorted(raw.keys())  # type: ignore[arg-type]
+                before = sorted(raw.keys())
                 refused(WrongKeyType, None, queue.driver.run, queue.model.call(step))
-                assert sorted(raw.keys()) == before, (step, key)  # type: ignore[arg-type]
+                assert sorted(raw.keys()) == before, (step, key)
                 raw.delete(key)
         # A batch whose jobs may not move now is none.
         assert queue.driver.run(queue.model.call(TakeJobs(1, "x", ("nobody",)))).result == "stale"
         assert not raw.exists(f"{queue.model.keys.prefix}transit")
 
 
-def test_a_resharding_that_ended_while_it_cleaned_is_ended_by_the_next_one(ironclaim_url: str, raw: redis.Redis) -> None:
+def test_a_resharding_that_ended_while_it_cleaned_is_ended_by_the_next_one(ironclaim_url: str, raw: Any) -> None:
     with Queue("mails", url=ironclaim_url) as queue:
         queue.enqueue("send", None)
         assert reshard(ironclaim_url, 2).jobs == 1
@@ -247,7 +236,7 @@ def test_a_resharding_that_ended_while_it_cleaned_is_ended_by_the_next_one(ironc
         assert raw.get(queue.model.keys.shards) == PLAIN.preparing(2).stable().text().encode()
 
 
-def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis) -> None:
+def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: Any) -> None:
     with Queue("mails", url=ironclaim_url, shards=4) as queue:
         queue.set_limit("send", concurrency=5)
         text = raw.get("ic:{mails}:shards")
@@ -447,7 +436,7 @@ def test_interrupted_at_any_call_it_is_run_again(start: int, sent: bool, ironcla
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_url: str, raw: redis.Redis) -> None:
+def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_url: str, raw: Any) -> None:
     """Two producers and two workers go on while `ironclaim reshard` is killed (SIGKILL), from 3 to 7 and then to 4 shards: every
     acknowledged job has exactly one accepted finish, and no repeat makes another job."""
     draw, workers = random.Random(seed), Workers(tmp_path, ironclaim_url)
@@ -493,7 +482,7 @@ def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_
                     code = process.wait(300)
                 assert code == 0, path.read_text()
             assert killed >= 4, "it was killed in the middle"
-            assert read_record(raw.get("ic:{mails}:shards").decode()).layout == Layout(3, 4)  # type: ignore[union-attr]
+            assert read_record(raw.get("ic:{mails}:shards").decode()).layout == Layout(3, 4)
             (tmp_path / "stop").touch()
             for producer in started[:2]:
                 assert producer.wait(120) == 0, (tmp_path / "output").read_text()
@@ -519,7 +508,7 @@ def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_
 
 
 @pytest.mark.parametrize("which", ["job", "run", "result"])
-def test_what_cannot_be_read_stays_and_is_named_and_the_others_move(which: str, ironclaim_url: str, raw: redis.Redis) -> None:
+def test_what_cannot_be_read_stays_and_is_named_and_the_others_move(which: str, ironclaim_url: str, raw: Any) -> None:
     told: list[str] = []
     with Queue("mails", url=ironclaim_url) as queue:
         queue.enqueue_many([NewJob("send", n, id=f"w{n}") for n in range(12)])
@@ -548,7 +537,7 @@ def test_what_cannot_be_read_stays_and_is_named_and_the_others_move(which: str, 
 
 @pytest.mark.parametrize(("kept_ms", "there"), [(1, True), (0, False), (-1, False)])
 def test_a_result_that_runs_out_while_its_job_moves_does_not_stop_it(desk: Desk, kept_ms: int, there: bool) -> None:
-    raw: bytes = desk.enqueue("j").redis.get(desk.keys.job("j"))  # type: ignore[assignment]
+    raw: bytes = desk.enqueue("j").redis.get(desk.keys.job("j"))
     desk.begin()
     words = (b"waiting", b"0", raw, b"", b"", b"", b"a result", b"%d" % (kept_ms * 60_000), b"")
     packed = b"".join(b"%d:%s" % (len(word), word) for word in words)
