@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import ScriptFault
 from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
 from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers
@@ -294,20 +293,6 @@ def test_rule_07_a_copy_that_arrives_when_all_is_over_does_nothing(desk: Desk, s
     with desk.enqueue("s0").unchanged():
         assert desk.send(call).result == "refused"
     assert [job.lease.job for job in desk.claim("c", classes=CLASSES)] == ["s0"]
-
-
-@pytest.mark.parametrize("key", ["sweep", "due", "active", "dead", "done", "stats"])
-def test_rule_01_a_key_of_the_wrong_type_stops_it_before_its_first_write(desk: Desk, key: str) -> None:
-    bury(desk.enqueue("j1", "j2"), "j1", "j2")
-    operations = [alter(desk, "discard", "dead", "j1"), clean(desk, "dead"), forget(desk)]
-    if key in ("dead", "stats"):
-        operations.append(alter(desk, "requeue", "dead", "j1"))
-    if key == "sweep":
-        desk.queue.model.now_ms = None
-    desk.redis.delete(getattr(desk.keys, key))
-    desk.redis.set(getattr(desk.keys, key), "not what the script expects")
-    for operation in operations:
-        desk.refuses(operation, "WRONGTYPE", ScriptFault)
 
 
 def test_finish_reads_no_envelope_and_is_refused_all_the_same_after_a_cancel_that_was_cut_off(desk: Desk) -> None:

@@ -149,10 +149,3 @@ def test_rule_03_an_enqueue_sent_twice_keeps_a_result_once(desk: Desk) -> None:
     with desk.unchanged():
         desk.send(call)
     assert result_until(desk, "p") < 2 * KEPT_MS
-
-
-@pytest.mark.parametrize("key", ["keeping", "heirs"])
-def test_rule_01_a_key_of_the_wrong_type_stops_an_enqueue_before_its_first_write(desk: Desk, key: str) -> None:
-    operation = AFTER_A_PARENT.begin(desk)
-    desk.redis.set(desk.keys.keeping if key == "keeping" else desk.keys.heirs("p"), "not what the script expects")
-    desk.refuses(operation)

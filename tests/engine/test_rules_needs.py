@@ -249,14 +249,6 @@ def test_a_finish_cut_off_before_it_noted_a_parent_is_noted_by_the_sweep_that_ta
     assert desk.places("c1") == {"blocked"} and desk.past(LEASE_MS + 1).places("c1") == {"lane"}
 
 
-@pytest.mark.parametrize("key", ["blocked", "feeding", "handing", "needs", "feeds"])
-def test_rule_01_a_key_of_the_wrong_type_stops_an_enqueue_before_its_first_write(desk: Desk, key: str) -> None:
-    desk.enqueue("p")
-    name = {"needs": desk.keys.needs("child"), "feeds": desk.keys.feeds("p")}.get(key) or getattr(desk.keys, key)
-    desk.redis.set(name, "not what the script expects")
-    desk.refuses(desk.enqueue_operation("child", needs=("p",)))
-
-
 def test_a_retry_of_a_parent_is_no_end(desk: Desk) -> None:
     (parent,) = desk.enqueue("p").leased("child", needs=("p",))
     assert desk.run(Retry((Failure(parent.lease, "boom", 100),))).items == (("ok", "retried"),)

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.errors import ScriptFault, ServerUnavailable
+from engine.errors import ServerUnavailable
 from tests.conformance.models import ALL, FOREIGN
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain
-from tests.engine.ops import Count, Extend, Failure, Finish, Lease, LeasedJob, Listing, Operation, Release, Retry
+from tests.engine.ops import Count, Extend, Failure, Lease, LeasedJob, Listing, Release, Retry
 from tests.scenes import PLAIN, Scene
 
 BY_HAND = ("discard", "requeue", "run_now")
@@ -98,18 +98,6 @@ def test_rule_01_a_job_whose_retry_was_cut_off_runs_before_a_sweep_and_is_nowher
             counts = desk.past(LEASE_MS + 1).run(Count())
             assert (counts.waiting, counts.delayed, counts.active, counts.dead) == (0, 0, 0, 0), (writes, counts)
     assert jobs, "the whole script has put the job among the delayed ones"
-
-
-def test_rule_01_a_key_of_ours_with_another_type_stops_every_script_before_its_first_write(desk: Desk) -> None:
-    lease = leased(desk)[0]
-    desk.redis.delete(desk.keys.active)
-    desk.redis.set(desk.keys.active, "not what the script expects")
-    before = desk.dump()
-    operations: list[Operation] = [desk.claim_operation(), Finish((lease,)), desk.extend_operation(lease), desk.sweep_operation()]
-    for operation in operations:
-        with pytest.raises(ScriptFault, match="WRONGTYPE the key .*active is a string"):
-            desk.run(operation)
-        assert desk.dump() == before
 
 
 def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole(desk: Desk) -> None:
