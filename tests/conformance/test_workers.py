@@ -137,14 +137,11 @@ def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queu
     queue.enqueue_many([{"name": "hold", "payload": {"label": str(number)}} for number in range(5)])
     settings: dict[str, Any] = {**QUICK, "prefetch": 4}
     worker = Worker(own, notes.handlers, concurrency=1, **settings)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    wait_until(notes.labels, "one runs")
-    worker.stop()
-    wait_until(lambda: queue.counts().active == 1, "the others went back")
-    notes.gate.set()
-    thread.join(DEADLINE_S)
-    assert not thread.is_alive()
+    with at_work(worker):
+        wait_until(notes.labels, "one runs")
+        worker.stop()
+        wait_until(lambda: queue.counts().active == 1, "the others went back")
+        notes.gate.set()
     counts = queue.counts()
     assert (counts.waiting, counts.active, counts.finished) == (4, 0, 1)
     # Uncharged: they run in their order.

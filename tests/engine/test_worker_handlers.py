@@ -305,14 +305,9 @@ def test_no_child_outlives_its_worker(queue: Queue, workers: Workers, end: str) 
 
 def test_no_child_outlives_a_run_inside_a_process_that_goes_on(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "grip", "a", what="long")
-    worker = Worker(queue, kinds.handlers, processes=1, sweep_ms=100, grace_ms=100)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    (mark,) = wait_until(lambda: workers.marks("start"), "it runs")
-    assert mark.pid in children_of(os.getpid())
-    worker.stop()
-    thread.join(120)
-    assert not thread.is_alive()
+    with at_work(Worker(queue, kinds.handlers, processes=1, sweep_ms=100, grace_ms=100)):
+        (mark,) = wait_until(lambda: workers.marks("start"), "it runs")
+        assert mark.pid in children_of(os.getpid())
     wait_until(lambda: not Path(f"/proc/{mark.pid}").exists(), "the child is gone")
 
 

@@ -242,16 +242,10 @@ def test_a_worker_that_runs_already_does_not_run_again(queue: Queue) -> None:
     handlers, running = Handlers(), threading.Event()
     handlers("begin")(lambda job: running.set())
     worker = Worker(queue, handlers, sweep_ms=50)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
+    with at_work(worker):
         queue.enqueue("begin", None)
         assert running.wait(120)
         refused(Malformed, "a worker that does not run already", worker.run)
-    finally:
-        worker.stop()
-        thread.join(120)
-    assert not thread.is_alive()
     assert worker.run(burst=True) == "empty", "one after the other is fine"
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ from engine.models.foreign.bull import UNNAMED
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.node_bull import NodeBull
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.helpers.waiting import wait_until
 
 WIRE = BullKeys("bull:q:")
 
@@ -134,15 +133,12 @@ def test_a_stop_waits_for_what_runs_and_gives_the_rest_back(queue: Queue, node: 
     for _ in range(4):
         node.add({})
     worker = worker_of(queue, book, "w", concurrency=1, prefetch=8)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    wait_until(lambda: book.running == 1, "one runs")
-    worker.stop()
-    wait_until(lambda: client.lrange(WIRE.wait, 0, -1) == ["4", "3", "2"], "the rest is back, in its order")
-    assert client.lrange(WIRE.active, 0, -1) == ["1"] and client.keys("bull:q:*:lock") == ["bull:q:1:lock"]
-    book.release()
-    thread.join(DEADLINE_S)
-    assert not thread.is_alive()
+    with at_work(worker):
+        wait_until(lambda: book.running == 1, "one runs")
+        worker.stop()
+        wait_until(lambda: client.lrange(WIRE.wait, 0, -1) == ["4", "3", "2"], "the rest is back, in its order")
+        assert client.lrange(WIRE.active, 0, -1) == ["1"] and client.keys("bull:q:*:lock") == ["bull:q:1:lock"]
+        book.release()
     assert client.smembers(WIRE.completed) == {"1"} and not client.keys("bull:q:*:lock") and not client.exists(WIRE.active)
 
 
