@@ -1,6 +1,5 @@
 """Queues with shards on a cluster: the shards are on all nodes, are worked off and resharded there."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,14 +11,10 @@ from engine.resharding import Resharding
 from tests.engine.helpers.producing import refused, some_handlers
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster() as made:
-        yield made
-
-
 @pytest.mark.slow
-def test_shards_are_spread_worked_off_and_resharded(cluster: EmbeddedCluster) -> None:
+def test_shards_are_spread_worked_off_and_resharded(three_primaries: EmbeddedCluster) -> None:
+    cluster = three_primaries
+    cluster.flush()
     places = [url.partition("://")[2].partition("/")[0] for url in cluster.urls]
     url = f"redis+cluster://{','.join(places)}"
     owners = {cluster.owner_of(cluster.slot_of(f"{{{name}}}")) for name in Layout(1, 8).names("mails")}

@@ -6,12 +6,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from engine import Handlers, Job, Queue, Worker
 from engine.ops.workers import read_control
@@ -37,25 +35,19 @@ def holding() -> tuple[Handlers, list[str], threading.Event]:
     return handlers, started, go
 
 
-def listening(server: redis.Redis, queue: Queue, worker: str) -> None:
+def listening(client: Any, queue: Queue, worker: str) -> None:
     """Wait until the worker's control connection reads."""
     channel = f"{queue.prefix}:{{{queue.name}}}:control:{worker}"
-    wait_until(lambda: server.pubsub_numsub(channel)[0][1] == 1, "the control connection")
+    wait_until(lambda: client.pubsub_numsub(channel)[0][1] == 1, "the control connection")
 
 
-@pytest.fixture
-def server(ironclaim_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(ironclaim_url) as client:
-        yield client
-
-
-def scripts_called(server: redis.Redis) -> int:
-    return server.info("commandstats")["cmdstat_evalsha"]["calls"]
+def scripts_called(client: Any) -> int:
+    return client.info("commandstats")["cmdstat_evalsha"]["calls"]
 
 
 @pytest.mark.feature("MQ32")
 @pytest.mark.parametrize("inline", [False, True])
-def test_rule_26_a_handler_in_a_thread_reads_that_its_job_was_cancelled(queue: Queue, server: redis.Redis, inline: bool) -> None:
+def test_rule_26_a_handler_in_a_thread_reads_that_its_job_was_cancelled(queue: Queue, client: Any, inline: bool) -> None:
     handlers, started, heard = Handlers(), threading.Event(), list[tuple[bool, bool]]()
 
     @handlers("work", inline=inline)
@@ -66,7 +58,7 @@ def test_rule_26_a_handler_in_a_thread_reads_that_its_job_was_cancelled(queue: Q
 
     queue.enqueue("work", {}, id="j")
     with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):
-        listening(server, queue, "w")
+        listening(client, queue, "w")
         assert started.wait(120) and queue.jobs.cancel("j").state == "active"
         wait_until(lambda: heard, "the handler has heard of it")
         assert heard == [(True, True)]
@@ -78,7 +70,7 @@ def test_rule_26_a_handler_in_a_thread_reads_that_its_job_was_cancelled(queue: Q
 @pytest.mark.feature("MQ32")
 @pytest.mark.parametrize("timeout_ms", [0, 60_000])
 def test_rule_26_a_coroutine_is_cancelled_and_cleans_up(
-    queue: Queue, server: redis.Redis, timeout_ms: int, caplog: pytest.LogCaptureFixture
+    queue: Queue, client: Any, timeout_ms: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     handlers, started, said = Handlers(), threading.Event(), list[str]()
 
@@ -96,7 +88,7 @@ def test_rule_26_a_coroutine_is_cancelled_and_cleans_up(
     queue.enqueue("work", {}, id="j", timeout_ms=timeout_ms, attempts=5)
     caplog.set_level(logging.INFO, "ironclaim.worker")
     with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):
-        listening(server, queue, "w")
+        listening(client, queue, "w")
         assert started.wait(120)
         queue.jobs.cancel("j")
         wait_until(lambda: len(said) == 2, "the coroutine has cleaned up")
@@ -120,14 +112,14 @@ def in_a_child(job: Job) -> None:
 @pytest.mark.slow
 @pytest.mark.feature("MQ32")
 def test_rule_26_a_child_process_is_killed_and_the_next_job_has_another(
-    queue: Queue, server: redis.Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    queue: Queue, client: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     handlers, pids = some_handlers(in_a_child), [tmp_path / "first", tmp_path / "second"]
     for number, tells in enumerate(pids):
         queue.enqueue("work", {"tells": str(tells)}, id=f"j{number}")
     caplog.set_level(logging.INFO, "ironclaim.worker")
     with at_work(Worker(queue, handlers, name="w", **RARELY, processes=1, prefetch=0), at_once=True):
-        listening(server, queue, "w")
+        listening(client, queue, "w")
         wait_until(lambda: pids[0].exists() and pids[0].read_text(), "the first run")
         first = int(pids[0].read_text())
         queue.jobs.cancel("j0")
@@ -138,7 +130,7 @@ def test_rule_26_a_child_process_is_killed_and_the_next_job_has_another(
     assert any("it was cancelled" in record.getMessage() for record in caplog.records)
 
 
-def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue, server: redis.Redis) -> None:
+def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue, client: Any) -> None:
     handlers, started, said = Handlers(), threading.Event(), list[list[str]]()
 
     @handlers("work", batch=3)
@@ -150,7 +142,7 @@ def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue
 
     queue.enqueue_many([{"name": "work", "payload": {}, "id": job} for job in ("a", "b", "c")])
     with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):
-        listening(server, queue, "w")
+        listening(client, queue, "w")
         assert started.wait(120)
         queue.jobs.cancel("b")
         wait_until(lambda: said, "the handler has heard of it")
@@ -160,7 +152,7 @@ def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue
 
 
 def test_rule_26_a_job_that_was_taken_ahead_does_not_start(
-    queue: Queue, server: redis.Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, client: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers, started, go = holding()
     # It does not go back after a moment, as what waits behind a slow handler does.
@@ -168,7 +160,7 @@ def test_rule_26_a_job_that_was_taken_ahead_does_not_start(
     for number in range(3):
         queue.enqueue("work", {}, id=f"j{number}")
     with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):
-        listening(server, queue, "w")
+        listening(client, queue, "w")
         wait_until(lambda: started and queue.counts().active > 1, "one that runs and one that was taken ahead")
         ahead = next(job for job in ("j0", "j1", "j2") if job not in started and queue.jobs.state(job) == "active")
         assert queue.jobs.cancel(ahead).done
@@ -181,7 +173,7 @@ def test_rule_26_a_job_that_was_taken_ahead_does_not_start(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["thread", "coroutine"])
 def test_rule_26_where_the_connection_is_refused_the_renewal_tells(
-    queue: Queue, server: redis.Redis, ironclaim_url: str, kind: str, caplog: pytest.LogCaptureFixture
+    queue: Queue, client: Any, ironclaim_url: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of a server whose user may use no channels: nothing fails, the log says it once, and the renewal tells."""
     handlers, started, heard = Handlers(), threading.Event(), list[bool]()
@@ -199,7 +191,7 @@ def test_rule_26_where_the_connection_is_refused_the_renewal_tells(
             heard.append(job.cancelled_by_hand)
 
     handlers("work")(plain if kind == "thread" else coroutine)
-    server.execute_command("ACL", "SETUSER", "mute", "on", ">pw", "~*", "+@all", "resetchannels")
+    client.execute_command("ACL", "SETUSER", "mute", "on", ">pw", "~*", "+@all", "resetchannels")
     try:
         mute = Queue(queue.name, url=ironclaim_url.replace("://", "://mute:pw@"), prefix=queue.prefix)
         mute.enqueue("work", {}, id="j")
@@ -210,14 +202,14 @@ def test_rule_26_where_the_connection_is_refused_the_renewal_tells(
             wait_until(lambda: refused in caplog.text, "what the log says")
             assert mute.jobs.cancel("j").done
             wait_until(lambda: heard, "the handler has heard of it")
-            tries = server.info("commandstats")["cmdstat_subscribe"]["rejected_calls"]
-            wait_until(lambda: server.info("commandstats")["cmdstat_subscribe"]["rejected_calls"] > tries, "another try")
+            tries = client.info("commandstats")["cmdstat_subscribe"]["rejected_calls"]
+            wait_until(lambda: client.info("commandstats")["cmdstat_subscribe"]["rejected_calls"] > tries, "another try")
         assert heard == [True] and caplog.text.count(refused) == 1
     finally:
-        server.execute_command("ACL", "DELUSER", "mute")
+        client.execute_command("ACL", "DELUSER", "mute")
 
 
-def test_rule_26_a_missed_cancel_is_told_later(queue: Queue, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_26_a_missed_cancel_is_told_later(queue: Queue, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection renews the leases when it begins to read, so a gap costs no longer than itself."""
     handlers, started, heard = Handlers(), threading.Event(), list[bool]()
 
@@ -231,17 +223,17 @@ def test_rule_26_a_missed_cancel_is_told_later(queue: Queue, server: redis.Redis
     monkeypatch.setattr(connections, "read_control", lambda message: None if hushed.is_set() else read_control(message))
     queue.enqueue("work", {}, id="j")
     with at_work(Worker(queue, handlers, name="w", **RARELY), at_once=True):
-        listening(server, queue, "w")
+        listening(client, queue, "w")
         assert started.wait(120)
         hushed.set()
         queue.jobs.cancel("j")
         assert not heard
-        server.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         wait_until(lambda: heard, "the handler has heard of it")
     assert heard == [True]
 
 
-def test_a_worker_at_capacity_hears_its_pause_at_once(queue: Queue, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_at_capacity_hears_its_pause_at_once(queue: Queue, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for no marker, and neither a sweep nor a heartbeat is due for long: rule 22."""
     handlers, started, go = holding()
     # That the server was asked says nothing of the answer: a claim could still go with the end of the first.
@@ -255,7 +247,7 @@ def test_a_worker_at_capacity_hears_its_pause_at_once(queue: Queue, server: redi
     queue.enqueue("work", {}, id="one")
     worker = Worker(queue, handlers, name="w", **RARELY, sweep_ms=900_000, concurrency=1, prefetch=0)
     with at_work(worker, at_once=True):
-        listening(server, queue, "w")
+        listening(client, queue, "w")
         wait_until(lambda: started, "the first run")
         queue.enqueue("work", {}, id="two")
         queue.workers.pause("w")
@@ -268,19 +260,19 @@ def test_a_worker_at_capacity_hears_its_pause_at_once(queue: Queue, server: redi
 
 
 @pytest.mark.slow
-def test_an_idle_worker_sends_nothing_on_its_control_connection_a_busy_one_checks_it(queue: Queue, server: redis.Redis) -> None:
+def test_an_idle_worker_sends_nothing_on_its_control_connection_a_busy_one_checks_it(queue: Queue, client: Any) -> None:
     handlers, go = Handlers(), threading.Event()
     handlers("work")(lambda job: go.wait(120) and None)
 
     def sent() -> tuple[int, int]:
-        stats = server.info("commandstats")
+        stats = client.info("commandstats")
         return tuple(stats.get(f"cmdstat_{command}", {}).get("calls", 0) for command in ("ping", "subscribe"))
 
     with at_work(Worker(queue, handlers, name="w", lease_ms=6_000, sweep_ms=50), at_once=True):
-        listening(server, queue, "w")
-        before, calls = sent(), scripts_called(server)
+        listening(client, queue, "w")
+        before, calls = sent(), scripts_called(client)
         # Several times as long as the connection is looked at.
-        wait_until(lambda: scripts_called(server) > calls + 10, "sweeps")
+        wait_until(lambda: scripts_called(client) > calls + 10, "sweeps")
         assert sent() == before
         queue.enqueue("work", {})
         wait_until(lambda: sent()[0] > before[0] + 1, "two pings")

@@ -1,7 +1,6 @@
 """What foreign clients have written of progress, workers and schedules is what the queue's readers show."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,15 +11,10 @@ from engine import models
 from engine.ops.looks import NoteProgress
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS
+from tests.engine.helpers.bridge_client import desk as bridge
 
+__all__ = ["bridge"]
 BRIDGE = BridgeKeys("bridge:")
-
-
-@pytest.fixture
-def bridge(ironclaim_url: str) -> Iterator[ModelDesk]:
-    made = ModelDesk(ironclaim_url, models.Bridge())
-    yield made
-    made.close()
 
 
 def note(desk: ModelDesk, percent: float) -> None:
