@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from engine import AsyncQueue, Channel, Queue, ScriptFault, models
 from engine.models.foreign.foreign import REUSED, ForeignKeys
@@ -179,7 +178,7 @@ def test_a_module_says_what_it_uses_of_others(folder: Path) -> None:
     assert text.index(DOUBLE) < text.index(fourfold[1:]) < text.index("return { fourfold") and "USES" not in text
 
 
-def test_functions_of_rare_cases_are_made_when_one_of_them_is_needed(folder: Path, ironclaim_url: str) -> None:
+def test_functions_of_rare_cases_are_made_when_one_of_them_is_needed(folder: Path, raw: Any) -> None:
     """They see the functions that are always there, and each other; strings and comments with their names stay as they are."""
     path = changed(folder, ": double\n", ": double, sixfold, triple\n-- RARELY sixfold, triple\n")
     sixfold = "\nlocal function sixfold(number)\n  return double(triple(number))\nend\n"
@@ -193,9 +192,8 @@ def test_functions_of_rare_cases_are_made_when_one_of_them_is_needed(folder: Pat
     always, _, rest = text.partition("\nfunction rarely()\n")
     assert "RARELY" not in text and DOUBLE in always and "local function triple" not in always and "local function triple" in rest
     assert "rarely().triple(now_ms), 'sixfold' } end -- sixfold\nreturn { double(now_ms), rarely().sixfold(now_ms)" in rest
-    with redis.Redis.from_url(ironclaim_url) as client:
-        assert client.eval(text, 2, "lane", "active", "7") == [21, b"sixfold"]
-        assert client.eval(text, 2, "lane", "active", "4") == [8, 24, b"lane", b"active"]
+    assert raw.eval(text, 2, "lane", "active", "7") == [21, b"sixfold"]
+    assert raw.eval(text, 2, "lane", "active", "4") == [8, 24, b"lane", b"active"]
     path.write_text(path.read_text().replace("RARELY sixfold", "RARELY double, fourfold, sixfold"))
     refused(ScriptFault, "script sample.lua: RARELY names fourfold, which it does not use", load_script, path)
 

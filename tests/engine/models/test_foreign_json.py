@@ -81,21 +81,18 @@ def test_what_is_set_stands_there_and_nothing_else_changes(
 @pytest.mark.walk
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(-(10**12), 4 * 10**13))
-def test_a_time_is_written_as_utc(ironclaim_url: str, ms: int) -> None:
+def test_a_time_is_written_as_utc(raw: Any, ms: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
-    with redis.Redis.from_url(ironclaim_url) as client:
-        script = "return { rfc3339(tonumber(ARGV[1])), rfc3339(tonumber(ARGV[1]), true) }"
-        exact, whole = client.eval(with_functions("rfc3339") + script, 0, str(ms))  # type: ignore[misc]
+    script = "return { rfc3339(tonumber(ARGV[1])), rfc3339(tonumber(ARGV[1]), true) }"
+    exact, whole = raw.eval(with_functions("rfc3339") + script, 0, str(ms))
     assert exact.decode() == moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     assert whole.decode() == moment.isoformat(timespec="seconds")[:19] + "Z"
 
 
-def test_a_time_of_each_zone_is_read(ironclaim_url: str) -> None:
+def test_a_time_of_each_zone_is_read(raw: Any) -> None:
     script = with_functions("rfc3339_ms") + "return rfc3339_ms(ARGV[1]) or false"
     texts = ("2026-03-01T00:06:40-01:00", "2026-03-01T02:36:40+01:30", "2026-03-01t01:06:40.000z", "2026-03-01T01:06:40", "x")
-    with redis.Redis.from_url(ironclaim_url) as client:
-        found = [client.eval(script, 0, text) for text in texts]
-    assert found == [1_772_327_200_000] * 3 + [None] * 2
+    assert [raw.eval(script, 0, text) for text in texts] == [1_772_327_200_000] * 3 + [None] * 2
 
 
 @pytest.mark.parametrize(
@@ -119,7 +116,6 @@ def test_a_time_of_each_zone_is_read(ironclaim_url: str) -> None:
         ("{}", {"id": "1", "status": "2"}, '{"id":1,"status":2}'),
     ],
 )
-def test_members_come_where_go_writes_them(ironclaim_url: str, body: str, changes: dict[str, Any], after: str) -> None:
-    with redis.Redis.from_url(ironclaim_url) as client:
-        script = with_functions("with_members") + "return with_members(ARGV[1], cjson.decode(ARGV[2]))"
-        assert client.eval(script, 0, body, json.dumps(changes)) == after.encode()  # type: ignore[misc]
+def test_members_come_where_go_writes_them(raw: Any, body: str, changes: dict[str, Any], after: str) -> None:
+    script = with_functions("with_members") + "return with_members(ARGV[1], cjson.decode(ARGV[2]))"
+    assert raw.eval(script, 0, body, json.dumps(changes)) == after.encode()

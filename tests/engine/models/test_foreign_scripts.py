@@ -2,9 +2,9 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-import redis
 
 from engine.models.foreign.foreign import REUSED
 from engine.redis.scripts import layers_of, load_model, scripts_folder
@@ -21,13 +21,12 @@ LOCALS_MAX = 200
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_each_script_of_a_model_is_what_the_server_accepts(model: str, ironclaim_url: str) -> None:
+def test_each_script_of_a_model_is_what_the_server_accepts(model: str, raw: Any) -> None:
     scripts = load_model(LUA, model, REUSED)
     assert {*SHARED, *REUSED} <= {*scripts}
-    with redis.Redis.from_url(ironclaim_url) as client:
-        for script in scripts.values():
-            assert client.script_load(script.text) == script.digest, script.name
-            assert "sweep" in script.keys or script.name not in SHARED
+    for script in scripts.values():
+        assert raw.script_load(script.text) == script.digest, script.name
+        assert "sweep" in script.keys or script.name not in SHARED
     texts = {name: len(re.findall(r"^local ", script.text, re.MULTILINE)) for name, script in scripts.items()}
     assert max(texts.values()) < LOCALS_MAX
 

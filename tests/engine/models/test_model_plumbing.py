@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 import engine
 from engine import AsyncQueue, Malformed, Queue, ScriptFault, UnsupportedFeature, models
@@ -78,10 +77,8 @@ def queue(lua: Path) -> Iterator[Queue]:
 
 
 def test_a_queue_has_its_model_second_and_the_prefix_of_the_model(lua: Path, queue: Queue) -> None:
-    assert (queue.model.name, queue.model.keys.prefix, queue.model.keys.active) == (
-        *("tiny", "small:ironclaim:"),
-        "small:ironclaim:active",
-    )
+    keys = queue.model.keys
+    assert (queue.model.name, keys.prefix, keys.active) == ("tiny", "small:ironclaim:", "small:ironclaim:active")
     assert Queue("q", TinySpec(), prefix="other", lua=lua).model.keys.queues == "other:ironclaim:queues"
     assert AsyncQueue("q", TinySpec(), lua=lua).model.name == "tiny"
     assert (Queue("q").model.name, Queue("q", models.Lanes()).model.keys.prefix) == ("lanes", "ic:{q}:")
@@ -105,11 +102,10 @@ def test_an_option_and_an_operation_that_the_model_lacks_are_refused_before_any_
     refused(UnsupportedFeature, "^tiny has no Pause", queue.pause)
 
 
-def test_what_the_engine_needs_of_lanes_is_loaded_beside_the_model_s_own(lua: Path, ironclaim_url: str) -> None:
+def test_what_the_engine_needs_of_lanes_is_loaded_beside_the_model_s_own(lua: Path, raw: Any) -> None:
     scripts = load_model(lua, "tiny", foreign.REUSED)
     assert {"own", *foreign.REUSED} <= {*scripts}
-    with redis.Redis.from_url(ironclaim_url) as client:
-        assert client.eval(scripts["own"].text, 1, "sweep", "r:") == [b"r:part", b"sweep", b"x", 1]
+    assert raw.eval(scripts["own"].text, 1, "sweep", "r:") == [b"r:part", b"sweep", b"x", 1]
 
 
 @pytest.mark.parametrize("name", REQUIRED)
@@ -134,12 +130,11 @@ def test_a_model_without_a_folder_of_scripts(lua: Path) -> None:
 
 
 @pytest.mark.parametrize("fields", [(), (b"",), (b"\0\xff", "text ä", -5, b"x" * 300)])
-def test_fields_are_the_same_in_lua(fields: tuple[Any, ...], ironclaim_url: str) -> None:
+def test_fields_are_the_same_in_lua(fields: tuple[Any, ...], raw: Any) -> None:
     packed = pack(*fields)
     wanted = [field if isinstance(field, bytes) else str(field).encode() for field in fields]
     linked = linked_functions(["unpack_fields"], layers_of(scripts_folder(), "bull"))
-    with redis.Redis.from_url(ironclaim_url) as client:
-        assert client.eval(linked + "return unpack_fields(ARGV[1])", 0, packed) == wanted == unpack(packed)
+    assert raw.eval(linked + "return unpack_fields(ARGV[1])", 0, packed) == wanted == unpack(packed)
     for cut in range(1, len(packed)):
         try:
             assert unpack(packed[:cut]) != wanted

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.ops.claims import Bury, Failure, Release, Retry
@@ -183,8 +182,7 @@ def test_a_periodic_job_by_months(desk: MosquitoDesk) -> None:
 
 
 @pytest.mark.feature("MQ23", "MQ24", model="mosquito")
-def test_our_leader_holds_the_coordinators_lock_where_it_is_told_to(ironclaim_url: str) -> None:
-    client = redis.Redis.from_url(ironclaim_url, decode_responses=True)
+def test_our_leader_holds_the_coordinators_lock_where_it_is_told_to(ironclaim_url: str, client: Any) -> None:
     desk = MosquitoDesk(ironclaim_url, "live")
     assert desk.beat("a").leads and not client.exists(desk.there.football, desk.there.leadership)
     desk.close()
@@ -192,10 +190,10 @@ def test_our_leader_holds_the_coordinators_lock_where_it_is_told_to(ironclaim_ur
     desk = MosquitoDesk(ironclaim_url, "live", coordinate=True)
     assert desk.beat("a").leads
     assert [client.get(desk.there.football), client.get(desk.there.leadership)] == [A[:8], A[:8]]
-    assert 0 < client.ttl(desk.there.football) <= 10 and 10 < client.ttl(desk.there.leadership) <= 30  # type: ignore[operator]
+    assert 0 < client.ttl(desk.there.football) <= 10 and 10 < client.ttl(desk.there.leadership) <= 30
     client.persist(desk.there.leadership)
     desk.beaten("a").beat("a")
-    assert 0 < client.ttl(desk.there.leadership) <= 30, "renewed"  # type: ignore[operator]
+    assert 0 < client.ttl(desk.there.leadership) <= 30, "renewed"
     client.set(desk.there.football, "theirs")
     desk.beat("a")
     assert (client.get(desk.there.football), client.pttl(desk.there.football)) == ("theirs", -1)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from engine import Queue, models
 from engine.models import Layout
@@ -74,24 +73,22 @@ def live_through(layout: Layout, url: str) -> dict[str, str]:
 
 
 @pytest.mark.feature("MQ01", "MQ02", "MQ03", "MQ20", model="mosquito")
-def test_a_life_of_jobs_leaves_what_the_file_says(layout: Layout, ironclaim_url: str) -> None:
+def test_a_life_of_jobs_leaves_what_the_file_says(layout: Layout, ironclaim_url: str, raw: Any) -> None:
     assert models.Mosquito().success_ttl_s == 1, "as in the original; here it is longer than a busy machine takes to look"
     ids = live_through(layout, ironclaim_url)
-    found = dump(redis.Redis.from_url(ironclaim_url), "mosquito:*", without=":ironclaim:")
+    found = dump(raw, "mosquito:*", without=":ironclaim:")
     assert differences(expected(GOLDEN / f"mosquito_{layout}.json", ids), found) == []
 
 
-def test_the_engines_own_keys_stand_apart(layout: Layout, ironclaim_url: str) -> None:
+def test_the_engines_own_keys_stand_apart(layout: Layout, ironclaim_url: str, client: Any) -> None:
     live_through(layout, ironclaim_url)
-    client = redis.Redis.from_url(ironclaim_url, decode_responses=True)
     assert all(key.startswith("mosquito:") for key in client.scan_iter(count=1000))
     ours = {key.split(":")[2] for key in client.scan_iter("mosquito:ironclaim:*", count=1000)}
     assert ours <= {"ids", "layout", "queues", "ok_job", "flaky_job", "hopeless_job", "limited_job"}
 
 
 @pytest.mark.feature("MQ25", model="mosquito")
-def test_a_global_prefix_stands_before_all_keys(layout: Layout, ironclaim_url: str) -> None:
-    client = redis.Redis.from_url(ironclaim_url, decode_responses=True)
+def test_a_global_prefix_stands_before_all_keys(layout: Layout, ironclaim_url: str, client: Any) -> None:
     with Queue("ok_job", models.Mosquito(layout=layout), prefix="app:mosquito", url=ironclaim_url) as queue:
         id = queue.enqueue("ok_job", {}).job
     assert all(key.startswith("app:mosquito:") for key in client.scan_iter(count=1000))
@@ -100,12 +97,11 @@ def test_a_global_prefix_stands_before_all_keys(layout: Layout, ironclaim_url: s
     theirs.close()
 
 
-def test_bury_leaves_the_same_as_the_last_failure(layout: Layout, ironclaim_url: str) -> None:
+def test_bury_leaves_the_same_as_the_last_failure(layout: Layout, ironclaim_url: str, client: Any) -> None:
     hand = Hand("ok_job", layout, ironclaim_url)
     id = hand.enqueue({})
     (job,) = hand.claim()
     hand.run(Bury((Failure(job.lease, "never"),)))
-    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
-        assert client.type("mosquito:dead:ok_job") == ("list" if layout == "live" else "zset")
-        assert 86_000 < client.ttl(f"mosquito:job_run:{id}") <= 86_400  # type: ignore[operator]
+    assert client.type("mosquito:dead:ok_job") == ("list" if layout == "live" else "zset")
+    assert 86_000 < client.ttl(f"mosquito:job_run:{id}") <= 86_400
     hand.queue.close()

@@ -1,9 +1,9 @@
 """What jobs of one name share on a Mosquito keyspace (MQ16)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, WrongKeyType, models
 from engine.ops.admin import SetMetadata
@@ -13,8 +13,7 @@ from tests.engine.helpers.producing import refused
 pytestmark = pytest.mark.feature("MQ16", model="mosquito")
 
 
-def test_metadata_is_the_originals_hash(ironclaim_url: str) -> None:
-    client = redis.Redis.from_url(ironclaim_url, decode_responses=True)
+def test_metadata_is_the_originals_hash(ironclaim_url: str, client: Any) -> None:
     with Queue("ok_job", models.Mosquito(layout="live"), url=ironclaim_url) as queue:
         metadata = JobMetadata(queue, "ok_job")
         assert metadata.get() == {}
@@ -35,7 +34,7 @@ def test_adding_is_done_once_however_often_it_is_sent(ironclaim_url: str) -> Non
         assert queue.driver.run(queue.model.call(late)).result == "refused" and metadata.get() == {"seen": "2"}
 
 
-def test_what_does_not_fit_is_refused(ironclaim_url: str) -> None:
+def test_what_does_not_fit_is_refused(ironclaim_url: str, client: Any) -> None:
     with Queue("ok_job", models.Mosquito(), url=ironclaim_url) as queue:
         metadata = JobMetadata(queue, "ok_job")
         for bad in (lambda: metadata.set(a=5), lambda: metadata.set(), lambda: metadata.add("a", 1.5)):  # type: ignore[arg-type]
@@ -43,7 +42,7 @@ def test_what_does_not_fit_is_refused(ironclaim_url: str) -> None:
         metadata.set(a="text")
         refused(Exception, "holds no number", metadata.add, "a")
         assert metadata.get() == {"a": "text"}
-        redis.Redis.from_url(ironclaim_url).set("mosquito:job_metadata:bad", "x")
+        client.set("mosquito:job_metadata:bad", "x")
         refused(WrongKeyType, "job_metadata:bad is a string", JobMetadata(queue, "bad").set, a="text")
     with Queue("q", url=ironclaim_url) as queue, pytest.raises(UnsupportedFeature, match="lanes"):
         JobMetadata(queue, "ok_job")
