@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import redis
 
-
-def dump(client: redis.Redis, pattern: str = "*", *, without: str = "") -> dict[str, dict[str, Any]]:
+def dump(client: Any, pattern: str = "*", *, without: str = "") -> dict[str, dict[str, Any]]:
     """Every key that matches, but those with `without` in them: type, seconds to live (None = for ever), value."""
     found: dict[str, dict[str, Any]] = {}
     for raw in sorted(client.scan_iter(match=pattern, count=1000)):
@@ -76,7 +74,7 @@ def _equal(wanted: Any, found: Any) -> bool:
     return wanted == found
 
 
-def _value(client: redis.Redis, key: bytes, kind: str) -> Any:
+def _value(client: Any, key: bytes, kind: str) -> Any:
     match kind:
         case "string":
             return _text(client.get(key))

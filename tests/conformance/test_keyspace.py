@@ -1,6 +1,5 @@
 """The comparison of keyspaces itself: it must see every way in which two of them can differ."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ KEYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def filled(ironclaim_url: str) -> Iterator[redis.Redis]:
+def filled(ironclaim_url: str) -> Any:
     with redis.Redis.from_url(ironclaim_url) as client:
         client.set("a", "42", ex=90)
         client.hset("b", "x", "1")

@@ -1,7 +1,6 @@
 """Spans around enqueues and runs, and the context that travels in the headers of jobs."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ def id_of(span: Any) -> int:
     return span.get_span_context().span_id
 
 
-def traces(spans: Sequence[Any]) -> set[int]:
+def traces(spans: Any) -> set[int]:
     return {span.get_span_context().trace_id for span in spans}
 
 

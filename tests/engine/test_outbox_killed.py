@@ -3,10 +3,8 @@
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -57,7 +55,7 @@ class Yard:
                 left -= len(jobs)
         connection.close()
 
-    def start(self, *options: str) -> subprocess.Popen[bytes]:
+    def start(self, *options: str) -> Any:
         words = ["-m", "tests.engine.helpers.outbox_relay", "--kind", self.database.kind]
         words += ["--address", self.database.address, "--url", self.url, *options]
         reader, writer = os.pipe()
@@ -82,7 +80,7 @@ class Yard:
 
 
 @pytest.fixture
-def yard(queue: Queue, database: Database, ironclaim_url: str) -> Iterator[Yard]:
+def yard(queue: Queue, database: Database, ironclaim_url: str) -> Any:
     made = Yard(queue, database, ironclaim_url)
     yield made
     made.redis.close()

@@ -6,13 +6,11 @@ import signal
 import socket
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from engine import Queue
 from engine.models.lanes import Lanes
@@ -398,7 +396,7 @@ def kill(workers: Workers, job: str, pid: int) -> list[Mark]:
     return wait_until(lambda: [mark for mark in workers.marks("start", job) if mark.pid != pid], "it runs again")
 
 
-def watch(client: redis.Redis, queue: Queue, times: int, field: str = "looked_ms") -> None:
+def watch(client: Any, queue: Queue, times: int, field: str = "looked_ms") -> None:
     """Wait until somebody has looked, or swept, so often."""
     for _ in range(times):
         before = client.hget(queue.model.keys.sweep, field)
@@ -409,7 +407,7 @@ def alive(queue: Queue) -> int:
     return sum(info.alive for info in queue.workers.list())
 
 
-def registrations(client: redis.Redis, queue: Queue) -> dict[int, int]:
+def registrations(client: Any, queue: Queue) -> dict[int, int]:
     """Client ids of the control connections, by the pid of their workers."""
     named: Any = client.hgetall(queue.model.keys.connections)
     pids = {info.incarnation: info.pid for info in queue.workers.list()}
@@ -508,7 +506,7 @@ def test_rule_39_workers_behind_a_proxy_notice_one_that_is_connected_directly(
         assert client.hlen(queue.model.keys.connections) == 0, "only that one was named"
 
 
-def left_to_its_lease(queue: Queue, workers: Workers, client: redis.Redis) -> None:
+def left_to_its_lease(queue: Queue, workers: Workers, client: Any) -> None:
     """A worker that is killed keeps its lease while the others sweep on."""
     os.kill(hold(workers, queue, "j1"), signal.SIGKILL)
     # Sweeps are at most a second apart.
@@ -535,7 +533,7 @@ def test_presence_is_off_behind_a_proxy(queue: Queue, tmp_path: Path, relay: Rel
 @pytest.mark.slow
 @pytest.mark.parametrize(("refused", "present"), [("-client|list", 2), ("-client|info", 0), ("-info", 0)])
 def test_presence_is_off_where_the_user_may_not_look(
-    queue: Queue, tmp_path: Path, as_user: Callable[[str], str], refused: str, present: int, client: Any
+    queue: Queue, tmp_path: Path, as_user: Any, refused: str, present: int, client: Any
 ) -> None:
     with Workers(tmp_path, as_user(f"~* &* +@all {refused}")) as workers:
         found = start(workers, queue, 2, present=present)

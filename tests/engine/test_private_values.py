@@ -6,7 +6,6 @@ import json
 import logging
 import random
 import traceback
-from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -62,7 +61,7 @@ def written(error: BaseException) -> str:
     return "".join([*traceback.format_exception_only(error), repr(error), describe(error)])
 
 
-def calls(queue: Queue, channel: Channel) -> dict[str, Callable[[Any], object]]:
+def calls(queue: Queue, channel: Channel) -> dict[str, Any]:
     """Every way by which a program gives values of its own away."""
 
     @queue.job(name="pay")

@@ -5,7 +5,6 @@ before the format of envelopes and leases was settled has been carried over to i
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ class Recorded:
 
 
 @pytest.fixture(params=RECORDED, ids=lambda path: path.stem)
-def old(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Recorded]:
+def old(request: pytest.FixtureRequest, ironclaim_url: str) -> Any:
     made = Recorded(request.param, ironclaim_url)
     with made.queue, made.redis:
         yield made

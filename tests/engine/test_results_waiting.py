@@ -4,7 +4,6 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -80,7 +79,7 @@ async def steps_async(job: Job) -> None:
 
 
 @pytest.fixture
-def worker(queue: Queue) -> Iterator[Worker]:
+def worker(queue: Queue) -> Any:
     """A worker in a thread of this process."""
     with Queue("q", url=queue.url) as own, at_work(made := Worker(own, handlers, sweep_ms=100)):
         yield made

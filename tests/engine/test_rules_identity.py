@@ -1,6 +1,5 @@
 """Rules 3 to 6: a repeat returns what the first one returned, a late copy runs nothing again, a token ends once."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -293,7 +292,7 @@ def results_of(reply: Any) -> list[str]:
     ],
 )
 def test_rules_03_and_07_what_came_late_leaves_again_with_its_identity_and_a_new_deadline(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: type[Any], does: Callable[[Queue], object]
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: type[Any], does: Any
 ) -> None:
     """The clock of the server seemed to be a minute behind when it left first."""
     queue.counts()

@@ -3,7 +3,6 @@ tells that one has failed."""
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +33,7 @@ def all_runs() -> Runs:
 
 
 #: What happens to a run, and what reaches it of that.
-HAPPENS: dict[str, tuple[Callable[[Runs], object], list[str]]] = {
+HAPPENS: dict[str, tuple[Any, list[str]]] = {
     "lost": (lambda runs: runs.lose(job().lease, cancelled=False), ["told False"]),
     "cancelled": (lambda runs: runs.lose(job().lease, cancelled=True), ["told True", "stopped"]),
     "timeout": (lambda runs: runs.stop(job(), "timeout"), ["stopped"]),

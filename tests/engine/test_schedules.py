@@ -1,7 +1,6 @@
 """`queue.schedules`, synchronous and asyncio: what a service types and gets, and workers and schedulers that tick."""
 
 import asyncio
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ class Awaited:
 
 
 @pytest.fixture(params=["sync", "asyncio"])
-def schedules(request: pytest.FixtureRequest, queue: Queue, ironclaim_url: str) -> Iterator[Any]:
+def schedules(request: pytest.FixtureRequest, queue: Queue, ironclaim_url: str) -> Any:
     """The face of a queue under a test's clock."""
     queue.use_test_clock(START_MS)
     if request.param == "sync":

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ SHARDS = 5
 
 
 @pytest.fixture(params=["sync", "async"])
-def queue(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Any]:
+def queue(request: pytest.FixtureRequest, ironclaim_url: str) -> Any:
     """A queue of each kind, behind one blocking face."""
     if request.param == "sync":
         with Queue("mails", url=ironclaim_url, shards=SHARDS) as made:

@@ -4,7 +4,6 @@ real server."""
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -26,7 +25,7 @@ SHARDS, HANDLERS = 16, "tests.engine.helpers.worker_handlers:handlers"
 
 
 @pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
+def queue(ironclaim_url: str) -> Any:
     with Queue("mails", url=ironclaim_url, shards=SHARDS) as made:
         yield made
 

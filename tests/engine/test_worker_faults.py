@@ -1,7 +1,6 @@
 """A worker process that is killed, frozen or cut off from its server: each job ends once, and soon."""
 
 import signal
-import subprocess
 import time
 from typing import Any
 
@@ -24,7 +23,7 @@ def hold(queue: Queue, workers: Workers, *jobs: str) -> None:
         queue.enqueue("hold", {"folder": str(workers.folder)}, id=job)
 
 
-def frozen(queue: Queue, workers: Workers) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+def frozen(queue: Queue, workers: Workers) -> tuple[Any, Any]:
     """A worker that stood still until its job was lost, and the one that runs it now."""
     hold(queue, workers, "a")
     zombie = workers.start(*SHORT)

@@ -5,7 +5,6 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,7 +22,7 @@ NAMES = ("critical", "normal", "low")
 
 
 @pytest.fixture
-def queues(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Queue, ...]]:
+def queues(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     # The others do not take the place of a queue whose claim is answered late.
     monkeypatch.setattr("engine.worker.machine.concurrency.PATIENCE_S", 600.0)
     made = tuple(Queue(name, url=ironclaim_url) for name in NAMES)

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +147,7 @@ def test_what_a_stop_has_interrupted_goes_back_to_the_front_threads_keep_their_l
 
 
 def test_a_generator_is_no_handler() -> None:
-    def generator(job: Job) -> Iterator[None]:
+    def generator(job: Job) -> Any:
         yield
 
     async def async_generator(job: Job) -> Any:

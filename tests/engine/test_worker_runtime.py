@@ -3,7 +3,6 @@
 import json
 import logging
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -32,7 +31,7 @@ TIMEOUT_MS = 2_000
 TOO_LATE = f"TimeoutError: not done within {TIMEOUT_MS} ms"
 
 
-def start(workers: Workers, *options: str) -> subprocess.Popen[bytes]:
+def start(workers: Workers, *options: str) -> Any:
     return workers.start("--sweep-ms", "100", *options, handlers=HANDLERS)
 
 

@@ -1,7 +1,6 @@
 """The table of a worker's settings: every bound from both sides, and the same names wherever settings are given or read."""
 
 import pydoc
-from collections.abc import Iterator
 from inspect import signature
 from typing import Any, get_type_hints
 
@@ -33,7 +32,7 @@ EXAMPLES: dict[str, tuple[list[Any], list[Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def queues() -> Iterator[tuple[Queue, Queue]]:
+def queues() -> Any:
     """Queues whose url leads to a port where nothing listens: any I/O would fail with another error than Malformed."""
     url = f"redis://127.0.0.1:{free_port()}/0"
     with Queue("one", url=url) as one, Queue("two", url=url) as two:

@@ -5,7 +5,6 @@ import selectors
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -46,7 +45,7 @@ def named(name: str) -> set[str]:
 
 
 @pytest.fixture
-def gate() -> Iterator[threading.Event]:
+def gate() -> Any:
     """What tasks that are held up wait for."""
     made = threading.Event()
     yield made

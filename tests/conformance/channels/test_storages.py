@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ IMPATIENT = engine.ConnectOptions(connect_timeout_ms=500, timeout_ms=1_000, dead
 
 
 @pytest.fixture
-def away() -> Iterator[EmbeddedServer]:
+def away() -> Any:
     """A server that the test may stop."""
     with EmbeddedServer() as server:
         yield server

@@ -1,7 +1,6 @@
 """A desk on a Bananas keyspace under virtual time, and the ways in which foreign clients write jobs there."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -152,7 +151,7 @@ def iso(ms: int) -> str:
 
 
 @pytest.fixture(params=["document", "live", "routed"])
-def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[BananasDesk]:
+def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Any:
     """Each layout, one after the other."""
     made = BananasDesk(ironclaim_url, request.param)
     yield made

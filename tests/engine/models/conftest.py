@@ -1,6 +1,5 @@
 """What tests of formats start from: a client that sees keys as the programs of the format do."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +7,6 @@ import redis
 
 
 @pytest.fixture
-def client(ironclaim_url: str) -> Iterator[Any]:
+def client(ironclaim_url: str) -> Any:
     with redis.Redis.from_url(ironclaim_url, decode_responses=True) as made:
         yield made

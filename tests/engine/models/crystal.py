@@ -1,7 +1,6 @@
 """What Mosquito's own programs do to a keyspace, in their own commands and steps: a producer and a runner to test against."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -17,7 +16,7 @@ class Crystal:
         self.redis: redis.Redis = redis.Redis.from_url(url, decode_responses=True)
         self.keys = MosquitoKeys(queue, prefix)
         self.layout = layout
-        self.now_ms: Callable[[], int] = now_ms or (lambda: int(time.time() * 1000))
+        self.now_ms: Any = now_ms or (lambda: int(time.time() * 1000))
         self._last = 0
 
     def close(self) -> None:

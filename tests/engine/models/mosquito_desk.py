@@ -1,6 +1,5 @@
 """A desk for Mosquito, in either layout, with one of its own programs at the other side of the keyspace."""
 
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -71,7 +70,7 @@ class MosquitoDesk(ModelDesk):
 
 
 @pytest.fixture(params=["live", "document"])
-def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[MosquitoDesk]:
+def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Any:
     """An empty one."""
     made = MosquitoDesk(ironclaim_url, request.param)
     yield made

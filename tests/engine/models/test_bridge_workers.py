@@ -1,7 +1,6 @@
 """Workers of ours in a BridgeMQ keyspace: their registry, the scheduler's lock, and handlers that skip and send on."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ QUICK: dict[str, Any] = {"sweep_ms": 50, "lease_ms": 60_000, "prefetch": 0, "bea
 
 
 @pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
+def queue(ironclaim_url: str) -> Any:
     with Queue("q", models.Bridge(), url=ironclaim_url) as made:
         yield made
 

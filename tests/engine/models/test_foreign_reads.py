@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-import redis
 
 from chaos.foreign_keys import BridgeKeys, MosquitoKeys
 from engine import models
@@ -25,7 +24,7 @@ def note(desk: ModelDesk, percent: float) -> None:
 
 
 @pytest.mark.feature("BQ25", model="bridge")
-def test_the_later_progress_of_a_bridge_job_counts(bridge: ModelDesk, client: redis.Redis) -> None:
+def test_the_later_progress_of_a_bridge_job_counts(bridge: ModelDesk, client: Any) -> None:
     def told() -> Any:
         return bridge.queue.results.progress(bridge.ids["j"])
 
@@ -44,7 +43,7 @@ def test_the_later_progress_of_a_bridge_job_counts(bridge: ModelDesk, client: re
 
 
 @pytest.mark.feature("BL11", model="bull")
-def test_another_progress_of_a_bull_job_is_a_later_one(ironclaim_url: str, client: redis.Redis) -> None:
+def test_another_progress_of_a_bull_job_is_a_later_one(ironclaim_url: str, client: Any) -> None:
     bull = ModelDesk(ironclaim_url, models.Bull())
 
     def told() -> Any:
@@ -68,7 +67,7 @@ def test_another_progress_of_a_bull_job_is_a_later_one(ironclaim_url: str, clien
 
 
 @pytest.mark.feature("BQ02", "BQ03", model="bridge")
-def test_workers_of_a_bridge_registry_are_listed_behind_ours(bridge: ModelDesk, client: redis.Redis) -> None:
+def test_workers_of_a_bridge_registry_are_listed_behind_ours(bridge: ModelDesk, client: Any) -> None:
     bridge.beat("a", about='{"name":"ours"}')
     now_ms = bridge.now_ms
     ours = f'{{"serverId":"ours","stack":"","region":"","capabilities":[],"lastSeen":{now_ms},"pid":0,"hostname":""}}'
@@ -93,7 +92,7 @@ def test_workers_of_a_bridge_registry_are_listed_behind_ours(bridge: ModelDesk, 
 
 
 @pytest.mark.feature("MQ30", model="mosquito")
-def test_overseers_of_a_mosquito_keyspace_are_listed_behind_ours(ironclaim_url: str, client: redis.Redis) -> None:
+def test_overseers_of_a_mosquito_keyspace_are_listed_behind_ours(ironclaim_url: str, client: Any) -> None:
     desk, keys = ModelDesk(ironclaim_url, models.Mosquito(layout="live")), MosquitoKeys("desk")
     desk.beat("a", about='{"name":"ours"}')
     now_s = desk.now_ms // 1000
@@ -113,7 +112,7 @@ def test_overseers_of_a_mosquito_keyspace_are_listed_behind_ours(ironclaim_url: 
 
 
 @pytest.mark.feature("BQ09", model="bridge")
-def test_a_next_tick_that_a_client_has_moved_is_listed(bridge: ModelDesk, client: redis.Redis) -> None:
+def test_a_next_tick_that_a_client_has_moved_is_listed(bridge: ModelDesk, client: Any) -> None:
     for name in ("moved", "removed", "every"):
         timing: dict[str, Any] = {"every_ms": 60_000} if name == "every" else {"cron": "0 * * * *"}
         bridge.queue.schedules.put(name, "main", {}, **timing)

@@ -1,7 +1,6 @@
 """What a queue and the loader make of a model: its place in the constructor, its scripts, and what it does not have."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ def lua(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def queue(lua: Path) -> Iterator[Queue]:
+def queue(lua: Path) -> Any:
     """A queue of that model, on a server that is not there."""
     with Queue("q", TinySpec(), url="redis://127.0.0.1:1", lua=lua) as made:
         yield made

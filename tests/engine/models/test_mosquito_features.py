@@ -2,7 +2,6 @@
 lock, counts that are set from afar, what is published, and what is done by hand."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ MINUTE_MS = 60_000
 
 
 @pytest.fixture
-def heard(desk: MosquitoDesk) -> Iterator[Any]:
+def heard(desk: MosquitoDesk) -> Any:
     """What the original's channel of the queue has told: event and id, and what else it says."""
     with desk.theirs.redis.pubsub() as pubsub:
         pubsub.subscribe("mosquito:queue:desk")
