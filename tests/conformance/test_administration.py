@@ -41,9 +41,9 @@ def test_rule_26_a_claim_that_is_sent_again_does_not_lease_what_was_cancelled(de
 
 #: What may be done to jobs of which states.
 ACTIONS: dict[AdminAction, tuple[str, ...]] = {
-    **{"cancel": ("waiting", "delayed", "active"), "remove": ("dead", "finished")},
-    **{"run_now": ("delayed",), "discard": ("dead",), "requeue": ("dead",)},
-}
+    "cancel": ("waiting", "delayed", "active"), "remove": ("dead", "finished"), "run_now": ("delayed",),
+    "discard": ("dead",), "requeue": ("dead",),
+}  # fmt: skip
 
 
 def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: ModelDesk) -> None:
