@@ -46,10 +46,8 @@ def test_a_beat_says_who_lives_and_one_with_a_number_that_no_worker_has_is_unrea
     about = b'{"name":"w","pid":-1}'
     beats = [b"a", b"6000", b"1 2000 9000 5 " + about, b"b", b"5000", b"1 2000 9000 5 {}", b"c", b"5001", b"1 2000 9000 5 {}"]
     worker, *others = ListWorkers(0, 9).parse([5_000_000, b"c", beats], None).workers
-    assert [(each.incarnation, each.alive, each.beat_age_ms, each.leads) for each in others] == [
-        ("b", False, 2_000, False),
-        ("c", True, 1_999, True),
-    ]
+    told = [(each.incarnation, each.alive, each.beat_age_ms, each.leads) for each in others]
+    assert told == [("b", False, 2_000, False), ("c", True, 1_999, True)]
     assert worker.unreadable == "its beat cannot be read: pid is no number of a worker"
     assert (worker.alive, worker.beat_age_ms, worker.pid) == (True, 1_000, 0)
 

@@ -142,9 +142,8 @@ def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: Any
     assert reshard(ironclaim_url, after).jobs == 4
     for number, name in enumerate(Layout(1 + (before > 1), after).names("mails")):
         of_shard: Any = raw.hgetall(f"ic:{{{name}}}:retention")
-        assert {field.decode(): int(value) for field, value in of_shard.items()} == {
-            **{"done_max": 720 // after, "dead_max": 1_440 // after, "done_age_ms": 500_000, "dead_age_ms": 600_000}
-        }, "shard 0 has no more than the others"
+        bounds = {"done_max": 720 // after, "dead_max": 1_440 // after, "done_age_ms": 500_000, "dead_age_ms": 600_000}
+        assert {field.decode(): int(value) for field, value in of_shard.items()} == bounds, "shard 0 has no more than the others"
         if number:
             assert pauses(raw, name) == pytest.approx(paused, abs=60_000)
             assert raw.get(f"ic:{{{name}}}:seq") == b"%d" % (sequence + (1 << 20)), "later than all that came before"
@@ -155,9 +154,8 @@ def test_settings_are_kept(before: int, after: int, ironclaim_url: str, raw: Any
         assert again == ["j0", "j1", "j2", "j3"], "each is where its key belongs"
         rule = queue.history.rule()
         assert rule is not None and (rule.names, rule.payload_bytes, rule.keep) == (("good", "bad"), 9, 7_200)
-        assert {(each.name or each.key, each.concurrency, each.rate, each.per_ms, each.window) for each in queue.limits()} == {
-            *(("send", 36, 72, 60_000, "fixed"), ("k3", 2, 0, 0, "sliding"), ("*", 0, 50, 1_000, "sliding"))
-        }
+        found = {(each.name or each.key, each.concurrency, each.rate, each.per_ms, each.window) for each in queue.limits()}
+        assert found == {("send", 36, 72, 60_000, "fixed"), ("k3", 2, 0, 0, "sliding"), ("*", 0, 50, 1_000, "sliding")}
         assert [pause.name for pause in queue.obstacles().pauses] == ["later", "slow"]
         assert [schedule.name for schedule in queue.schedules.list()] == ["nightly"]
 
@@ -203,10 +201,8 @@ def test_a_dead_child_whose_parents_are_elsewhere_is_named(ironclaim_url: str) -
         Worker(plain, some_handlers(raises(ValueError("no")), "step"), sweep_ms=20).run(burst=True)
         told: list[str] = []
         assert Resharding(plain, 4, tell=told.append).run().done
-        assert told == [
-            *("prepares 4 shards", "moves the jobs of 1 shard"),
-            "dead job child goes without the jobs that it needs, because it has no key: with_children does not revive it",
-        ]
+        alone = "dead job child goes without the jobs that it needs, because it has no key: with_children does not revive it"
+        assert told == ["prepares 4 shards", "moves the jobs of 1 shard", alone]
         with Queue("mails", url=ironclaim_url, shards=4) as queue:
             assert queue.dead.requeue("child").done
 

@@ -19,9 +19,8 @@ def test_the_slot_of_a_key_is_that_of_its_hash_tag() -> None:
 
 def test_a_url_names_sentinels_with_a_service_and_credentials_of_two_kinds() -> None:
     endpoint = Endpoint("sentinel://ada:p%40w@one:1,[::1]:2,three/mails?db=3&sentinel_username=watch&sentinel_password=s%20w")
-    assert endpoint.route == SentinelRoute(
-        (Address("one", 1), Address("::1", 2), Address("three", 26379)), "mails", (("password", "s w"), ("username", "watch"))
-    )
+    places = (Address("one", 1), Address("::1", 2), Address("three", 26379))
+    assert endpoint.route == SentinelRoute(places, "mails", (("password", "s w"), ("username", "watch")))
     settings = endpoint.settings(node=Node("10.0.0.1", 7, "x"))
     names = ("host", "port", "db", "username", "password")
     assert [settings[name] for name in names] == ["10.0.0.1", 7, 3, "ada", "p@w"]

@@ -72,9 +72,7 @@ def test_rule_25_a_failure_makes_its_callback_however_the_job_ends(desk: Desk, h
         else:
             cause = "discarded" if how == "discard" else "rerouted"
             desk.run(Drop((lease,), (cause,)))  # type: ignore[arg-type]
-        assert len(members(desk, desk.keys.lane("no"))) == desk.redis.llen(desk.keys.wake("no")) == 1, (
-            "whoever is idle hears of it"
-        )
+        assert len(members(desk, desk.keys.lane("no"))) == desk.redis.llen(desk.keys.wake("no")) == 1, "the idle hear of it"
     (job,) = called(desk)
     assert (job.name, job.payload, job.options.needs, job.left[0]) == ("no", b"2", ("j",), cause)
     assert called(desk.swept()) == [] and "j" not in members_of_set(desk, desk.keys.feeding)

@@ -266,9 +266,8 @@ def test_each_place_that_works_in_pieces_is_taken_to_a_second_one() -> None:
 def test_rule_03_more_delayed_jobs_than_one_write_takes_are_all_due(desk: Desk) -> None:
     jobs = [f"j{number:04}" for number in range(1001)]
     desk.run(desk.enqueue_many_operation(*jobs, delays_ms=tuple(range(1, 1002))))
-    assert [(member[10:].decode(), at_ms) for member, at_ms in numbered(desk, desk.keys.due)] == [
-        (job, START_MS + delay_ms) for delay_ms, job in enumerate(jobs, 1)
-    ]
+    due = [(member[10:].decode(), at_ms) for member, at_ms in numbered(desk, desk.keys.due)]
+    assert due == [(job, START_MS + delay_ms) for delay_ms, job in enumerate(jobs, 1)]
 
 
 def test_rule_23_more_unique_jobs_than_one_write_takes_all_have_their_key(desk: Desk) -> None:

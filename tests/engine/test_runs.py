@@ -80,9 +80,8 @@ def test_a_soft_timeout_of_a_thread_is_said_once_of_each_name(caplog: pytest.Log
             runs.lose(leased.lease, cancelled=False)
         runs.stop(leased, "soft timeout")
         assert made.cancelled
-    assert [record.getMessage().partition(", and goes on")[0] for record in caplog.records] == [
-        f"job {id} ({name}) has run for its soft_timeout_ms of 50" for id, name in (("j0", "work"), ("j2", "other"))
-    ]
+    said = [f"job {id} ({name}) has run for its soft_timeout_ms of 50" for id, name in (("j0", "work"), ("j2", "other"))]
+    assert [record.getMessage().partition(", and goes on")[0] for record in caplog.records] == said
 
 
 ENDED = "job j (work), attempt 1 of 3, ended: "

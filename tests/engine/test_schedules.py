@@ -208,9 +208,8 @@ def test_rule_29_ticks_leave_rows_and_a_schedule_that_was_set_aside_is_told(
     assert [item["job"] for item in made] == [f"cron:good:{item['tick_ms']}" for item in made] != []
     assert {(item["schedule"], item["result"]) for item in made} == {("good", "created")}
     assert {row["result"] for row in ticked} == {"ticked"}
-    assert [record.getMessage() for record in caplog.records if "bad" in record.getMessage()] == [
-        "schedule bad cannot tick until it is put again: one of cron, every_ms and months"
-    ]
+    said = "schedule bad cannot tick until it is put again: one of cron, every_ms and months"
+    assert [record.getMessage() for record in caplog.records if "bad" in record.getMessage()] == [said]
 
 
 @pytest.mark.parametrize(

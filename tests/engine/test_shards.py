@@ -130,9 +130,8 @@ def test_bulk_is_divided_and_keeps_the_order_of_its_results(queue: Any, raw: Any
     queue.enqueue_many([NewJob("send", {}, id=f"j{number}") for number in range(0, 3_000, 3)])
     many = [NewJob("send", number, id=f"j{number}", unique="one" if number > 2_997 else None) for number in range(3_000)]
     came = queue.enqueue_many(many)
-    assert [item.result for item in came] == [
-        "duplicate" if number % 3 == 0 or number == 2_999 else "created" for number in range(3_000)
-    ]
+    results = ["duplicate" if number % 3 == 0 or number == 2_999 else "created" for number in range(3_000)]
+    assert [item.result for item in came] == results
     assert [item.job for item in came[:2_999]] == [f"j{number}" for number in range(2_999)]
     assert came[-1].job == "j2998" and queue.counts().waiting == 2_999
     sizes = [raw.zcard(f"ic:{{mails#1.{number}}}:lane:send") for number in range(1, SHARDS)]

@@ -10,9 +10,8 @@ from tests.engine.helpers.machine import SERVER_MS, Machine, holding, lost, star
 
 def test_it_claims_at_once_for_every_free_place() -> None:
     machine = Machine(concurrency=3, lease_ms=9000)
-    assert machine.claim == Claim(
-        "0000000000000001", 1, 3, 9000, SERVER_MS + 7200, "w", 1000, ("main",), 1, worker=machine.settings.attributes
-    )
+    first = Claim("0000000000000001", 1, 3, 9000, SERVER_MS + 7200, "w", 1000, ("main",), 1, worker=machine.settings.attributes)
+    assert machine.claim == first
 
 
 def test_what_was_claimed_starts_up_to_the_concurrency_and_the_rest_waits() -> None:

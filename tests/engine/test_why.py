@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from engine.options import route_text
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.waiting import wait_until
-from tests.engine.ops import Beat, Bury, Failure
+from tests.engine.ops import Bury, Failure
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"
@@ -23,19 +24,9 @@ def why(desk: Desk, job: str = "j") -> str:
 
 def live(desk: Desk, name: str = "w1", *handlers: str, **about: Any) -> None:
     """A worker that has just told that it lives."""
-
     told = {"name": name, "concurrency": 2, "handlers": list(handlers or ("main",)), "routing": {"routes": ["default"]}, **about}
-    desk.run(
-        Beat(
-            name.ljust(16, "0"),
-            desk.now_ms - START_MS + 1,
-            30_000,
-            desk.now_ms + 30_000,
-            LEASE_MS,
-            1000,
-            json.dumps(told, separators=(",", ":")),
-        )
-    )
+    beat = desk.beat_operation(about=json.dumps(told, separators=(",", ":")))
+    desk.run(replace(beat, incarnation=name.ljust(16, "0"), counter=desk.now_ms - START_MS + 1))
 
 
 def test_a_job_in_every_state(desk: Desk) -> None:
@@ -72,18 +63,14 @@ def test_a_child_that_died_with_its_parent_is_told_in_a_sentence(desk: Desk) -> 
 
 def test_pauses_of_the_queue_and_of_the_name(desk: Desk) -> None:
     live(desk)
-    assert why(desk.enqueue("j").pause("main")) == "waits because the name main is paused until it is resumed"
-    assert why(desk.pause("*", length_ms=60_000)) == (
-        "waits because the queue is paused until 2100-01-01 01:07:40 UTC, and because the name main is paused until it is resumed"
-    )
+    main, all_names = "the name main is paused until it is resumed", "the queue is paused until 2100-01-01 01:07:40 UTC"
+    assert why(desk.enqueue("j").pause("main")) == f"waits because {main}"
+    assert why(desk.pause("*", length_ms=60_000)) == f"waits because {all_names}, and because {main}"
     found = desk.queue.obstacles()
-    assert [(pause.name, pause.until_ms) for pause in sorted(found.pauses, key=lambda pause: pause.until_ms)] == [
-        ("main", 0),
-        (None, START_MS + 60_000),
-    ]
-    assert [lane.waits_for for lane in found.lanes] == ["the queue is paused until 2100-01-01 01:07:40 UTC"]
+    assert sorted((pause.until_ms, pause.name) for pause in found.pauses) == [(0, "main"), (START_MS + 60_000, None)]
+    assert [lane.waits_for for lane in found.lanes] == [all_names]
     live(desk.tick(60_000))
-    assert why(desk) == "waits because the name main is paused until it is resumed"
+    assert why(desk) == f"waits because {main}"
     desk.resume("main")
     assert why(desk) == "waits to be claimed: nothing holds it back" and desk.queue.obstacles().pauses == ()
 
@@ -107,16 +94,11 @@ def test_limits_of_a_name_and_of_rates_say_when_there_is_room(desk: Desk) -> Non
     live(desk)
     desk.set_limit("n:main", concurrency=1).set_limit("k:acme", rate=1, per_ms=10_000)
     (job,) = desk.enqueue("a", "j", key="acme").claim("w1", 1)
-    free = "2100-01-01 01:06:50 UTC"
-    assert why(desk) == (
-        f"waits for the limit of name main: 1 of 1 in hand, by w1, and for the limit of key acme: 1 of 1 claims in 10 s, "
-        f"free again at {free}"
-    )
+    rate = "limit of key acme: 1 of 1 claims in 10 s, free again at 2100-01-01 01:06:50 UTC"
+    assert why(desk) == f"waits for the limit of name main: 1 of 1 in hand, by w1, and for the {rate}"
     assert desk.finished(job.lease).claim("w1", 1) == []
-    assert why(desk) == f"waits for the limit of key acme: 1 of 1 claims in 10 s, free again at {free}"
-    assert [lane.waits_for for lane in desk.queue.obstacles().lanes] == [
-        f"limit of key acme: 1 of 1 claims in 10 s, free again at {free}"
-    ]
+    assert why(desk) == f"waits for the {rate}"
+    assert [lane.waits_for for lane in desk.queue.obstacles().lanes] == [rate]
     live(desk.tick(10_000))
     assert why(desk) == "waits to be claimed: nothing holds it back"
 

@@ -327,9 +327,7 @@ def test_a_workflow_is_cancelled_children_first(desk: Desk, asked: str) -> None:
     done = carried(desk, workflows.cancelling(desk.queue.model, asked, 100))
     assert (done.changed, done.left, done.more) == (5, 0, False)
     assert desk.finish(held.lease) == [("stale", "cancelled")]
-    assert in_order(desk.sweeps(3), desk.keys.dead) == in_order(desk, desk.keys.blocked) == [], (
-        "no child was buried with its parent"
-    )
+    assert in_order(desk.sweeps(3), desk.keys.dead) == in_order(desk, desk.keys.blocked) == [], "no child was buried"
     again = carried(desk, workflows.cancelling(desk.queue.model, asked, 100))
     assert (again.changed, again.left) == (0, 0)
 

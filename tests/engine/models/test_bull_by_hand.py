@@ -155,9 +155,8 @@ def test_how_jobs_of_node_have_ended_is_told(bull: BullDesk, node: NodeBull) -> 
     node.complete(other, 0)
     results = bull.did(Bury((Failure(bull.take()[failed].lease, "ValueError: no"),))).queue.results
     told = {id: results.get(id) for id in (one, other, failed)}
-    assert json.dumps({id: [result.outcome, result.value] for id, result in told.items() if result}) == json.dumps(
-        {one: ["finished", {"n": 1}], other: ["finished", None], failed: ["dead", None]}
-    )
+    ends = {one: ["finished", {"n": 1}], other: ["finished", None], failed: ["dead", None]}
+    assert json.dumps({id: [result.outcome, result.value] for id, result in told.items() if result}) == json.dumps(ends)
 
 
 def test_a_schedule_makes_jobs_that_node_can_run(bull: BullDesk, node: NodeBull) -> None:

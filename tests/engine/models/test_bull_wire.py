@@ -51,7 +51,8 @@ def messages(listener: Any) -> list[tuple[str, str]]:
 
 def test_what_is_added_waits_as_the_original_writes_it(client: redis.Redis) -> None:
     listener = client.pubsub()
-    listener.subscribe(ROOT + "jobs", ROOT + "delayed")
+    jobs, late = ROOT + "jobs", ROOT + "delayed"
+    listener.subscribe(jobs, late)
     added(client, "1")
     added(client, "2", lifo=True)
     added(client, "3", NOW_MS + 60000, wait_ms=60000, rest="}")
@@ -63,11 +64,7 @@ def test_what_is_added_waits_as_the_original_writes_it(client: redis.Redis) -> N
         *(("attempts", "1"), ("attemptsMade", "0"), ("stacktrace", "[]"), ("returnvalue", "null")),
     ]
     assert client.hget(ROOT + "1", "opts") == "{}" and client.hget(ROOT + "1", "delay") == "0"
-    assert messages(listener) == [
-        *((ROOT + "jobs", "1"), (ROOT + "jobs", "2")),
-        (ROOT + "delayed", "1795233120000.0007"),
-        (ROOT + "jobs", "4"),
-    ]
+    assert messages(listener) == [(jobs, "1"), (jobs, "2"), (late, "1795233120000.0007"), (jobs, "4")]
 
 
 def test_a_time_to_run_at_is_written_as_a_delay(client: redis.Redis) -> None:
@@ -302,9 +299,8 @@ BODIES: list[tuple[dict[str, str], dict[str, Any]]] = [
 def test_whatever_a_hash_says_is_read(client: redis.Redis, fields: dict[str, str], wanted: dict[str, Any]) -> None:
     job(client, "1", **fields)
     found = wired(client, "read", "1")
-    assert {name: found.get(name) for name in wanted} == {
-        name: str(value) if type(value) is int else value for name, value in wanted.items()
-    }
+    texts = {name: str(value) if type(value) is int else value for name, value in wanted.items()}
+    assert {name: found.get(name) for name in wanted} == texts
 
 
 def test_a_hash_of_data_and_opts_alone_is_a_job(client: redis.Redis) -> None:

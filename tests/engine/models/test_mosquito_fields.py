@@ -63,9 +63,7 @@ def test_a_job_that_says_nothing_about_retries_has_those_of_the_original() -> No
     job = read({"user_id": "7"})
     assert (job.name, job.enqueued_ms, json.loads(job.payload)) == ("ok_job", 1795233562980, {"user_id": "7"})
     assert (job.options.attempts, job.options.backoff, job.options.backoff_ms) == (5, "geometric", 2000)
-    assert left_over(checked({}, DEFAULTS)) == left_over(checked({"delay_ms": 5}, DEFAULTS)) == "", (
-        "and nothing is added to its hash"
-    )
+    assert left_over(checked({}, DEFAULTS)) == left_over(checked({"delay_ms": 5}, DEFAULTS)) == "", "its hash has no more"
 
 
 def test_options_of_ours_travel_beside_the_parameters() -> None:
