@@ -158,8 +158,7 @@ def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: 
     assert text.index(DOUBLE) < text.index(TRIPLE) < text.index("return { triple(now_ms)")
     assert linked_functions(["double"], [(folder,)]) == DOUBLE
     assert linked_functions(["triple"], [(folder,)]) == DOUBLE + TRIPLE[1:]
-    with pytest.raises(ScriptFault, match="caller: fourfold is used and declared nowhere"):
-        linked_functions(["fourfold"], [(folder,)])
+    refused(ScriptFault, "caller: fourfold is used and declared nowhere", linked_functions, ["fourfold"], [(folder,)])
 
 
 def test_a_module_says_what_it_uses_of_others(folder: Path) -> None:
@@ -268,8 +267,7 @@ def test_slots_are_filled_by_name(folder: Path) -> None:
     refused(ScriptFault, "script sample: nothing fills a slot of its header: .*'lane'", bound, "j", "r")
     call = bound("j", "r", lane="mine")
     assert (call.keys, call.arguments) == (("mine", "A", "j", "r"), (5,))
-    with pytest.raises(ScriptFault, match="Release: a slot of its script is given in other calls and not in this one"):
-        bound("j", "r")
+    refused(ScriptFault, "Release: a slot of its script is given in other calls and not in this one", bound, "j", "r")
     refused(ScriptFault, r"script sample: KEYS wants groups of \(2,\), got \[1\]", bound, "j", lane="mine")
     with pytest.raises(ScriptFault, match="script sample: its header has no slot more"):
         bound("j", "r", operation=Bury(()), lane="mine", more="6")
