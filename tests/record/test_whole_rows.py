@@ -18,28 +18,8 @@ import engine
 from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.observer import Outcome, ServerIdentity
 from engine.ops import channels as ops
+from engine.ops import claims
 from engine.ops.base import Call, Operation
-from engine.ops.claims import (
-    Bury,
-    Claim,
-    Claimed,
-    Drop,
-    Ended,
-    Extend,
-    Extended,
-    Failure,
-    Finish,
-    FinishedAndClaimed,
-    LeasedJob,
-    Mark,
-    Marked,
-    ReapLost,
-    Release,
-    Retry,
-    Sweep,
-    Swept,
-    Value,
-)  # fmt: skip
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
 from record import channels, history
@@ -57,9 +37,9 @@ RICH = Options(
 PLAIN = Options()
 LATER = Options(run_at_ms=70_000, backoff="custom")
 CAPPED = Options(run_at_ms=1, backoff_max_ms=5)
-JOB = LeasedJob(A, 900, "work", "work", "work", b"{}", RICH, 100, 0, 1, 2, 3)
-CLAIM = Claim("inc", 3, 5, 9_000, 1_000, "w", 10, ("work",))
-FAILED = (Failure(A, "ValueError: the number 7", 20), Failure(B, "no type", 30))
+JOB = claims.LeasedJob(A, 900, "work", "work", "work", b"{}", RICH, 100, 0, 1, 2, 3)
+CLAIM = claims.Claim("inc", 3, 5, 9_000, 1_000, "w", 10, ("work",))
+FAILED = (claims.Failure(A, "ValueError: the number 7", 20), claims.Failure(B, "no type", 30))
 MESSAGES = (ops.NewMessage("a", b"1"), ops.NewMessage("b", b'"two"'))
 NONCE = "0" * 16
 
@@ -70,14 +50,8 @@ def new(job: str, options: Options = PLAIN) -> Enqueue:
 
 def jobs() -> Iterator[tuple[Operation, Any]]:
     """Calls of a queue, each with an answer."""
-    for result, holder in (
-        ("created", ""),
-        ("duplicate", "other"),
-        ("duplicate", "a"),
-        ("refused", ""),
-        ("orphan", ""),
-        ("moved", ""),
-    ):
+    holders = (("created", ""), ("duplicate", "other"), ("duplicate", "a"), ("refused", ""), ("orphan", ""), ("moved", ""))
+    for result, holder in holders:
         yield new("a", RICH), Enqueued(7, "a", result, holder=holder)  # type: ignore[arg-type]
     three = EnqueueMany((new("", LATER), new("b", CAPPED), new("c")))
     for results in (("created", "created", "created"), ("refused", "moved", "moved"), ("refused", "created", "duplicate")):
@@ -85,28 +59,24 @@ def jobs() -> Iterator[tuple[Operation, Any]]:
     tick = Tick("inc", 1, "beat", "1", 1_000, (1_000, 2_000), 3_000, 0, "skip")
     for result, made in (("ticked", ("cron:beat:1000",)), ("repeated", ("7", "8")), ("moved", ()), ("stale", ())):
         yield tick, Ticked(7, result, made, 1)  # type: ignore[arg-type]
-    for result, held, corrupt in (
-        ("leased", (JOB,), ("x",)),
-        ("repeated", (JOB,), ()),
-        ("empty", (), ()),
-        ("void", (), ()),
-        ("stale", (), ()),
-    ):
-        yield CLAIM, Claimed(7, result, 0, held, corrupt)  # type: ignore[arg-type]
-    ended = Ended(7, (("ok", "finished"), ("stale", "")))
-    yield Finish((A, B), values=(Value(1, b"[]", 1, 1),)), ended
-    yield Finish((A, B), CLAIM, (Value(0, b"1", 1, 1),)), FinishedAndClaimed(7, ended, Claimed(7, "leased", 0, (JOB,)))
-    yield Retry(FAILED), Ended(7, (("ok", "retried"), ("void", "")))
-    yield Bury(FAILED), Ended(7, (("ok", "buried"), ("repeated", "buried")))
-    yield Drop((A,), ("skipped",)), Ended(7, (("ok", "skipped"),))
-    yield Release((A,)), Ended(7, (("ok", "released"),))
-    yield Extend((A, B), 1, 9_000, 1_000), Extended(7, (("ok", 99), ("stale", 0)))
-    yield Mark(A), Marked(7, "ok")
-    swept = Swept(7, 0, ((A, 1), (B, 2)), ("b", "c"), ("d",), 4)
-    yield Sweep("inc", 1, 10, 1_000, 1_000), swept
-    yield ReapLost("inc", 1, 10, 1_000, (), ""), swept
+    nothing = (("empty", (), ()), ("void", (), ()), ("stale", (), ()))
+    for result, held, corrupt in (("leased", (JOB,), ("x",)), ("repeated", (JOB,), ()), *nothing):
+        yield CLAIM, claims.Claimed(7, result, 0, held, corrupt)  # type: ignore[arg-type]
+    ended = claims.Ended(7, (("ok", "finished"), ("stale", "")))
+    yield claims.Finish((A, B), values=(claims.Value(1, b"[]", 1, 1),)), ended
+    both = claims.FinishedAndClaimed(7, ended, claims.Claimed(7, "leased", 0, (JOB,)))
+    yield claims.Finish((A, B), CLAIM, (claims.Value(0, b"1", 1, 1),)), both
+    yield claims.Retry(FAILED), claims.Ended(7, (("ok", "retried"), ("void", "")))
+    yield claims.Bury(FAILED), claims.Ended(7, (("ok", "buried"), ("repeated", "buried")))
+    yield claims.Drop((A,), ("skipped",)), claims.Ended(7, (("ok", "skipped"),))
+    yield claims.Release((A,)), claims.Ended(7, (("ok", "released"),))
+    yield claims.Extend((A, B), 1, 9_000, 1_000), claims.Extended(7, (("ok", 99), ("stale", 0)))
+    yield claims.Mark(A), claims.Marked(7, "ok")
+    swept = claims.Swept(7, 0, ((A, 1), (B, 2)), ("b", "c"), ("d",), 4)
+    yield claims.Sweep("inc", 1, 10, 1_000, 1_000), swept
+    yield claims.ReapLost("inc", 1, 10, 1_000, (), ""), swept
     yield tick, Ticked(7, "ticked", ("7",), 1)
-    yield Sweep("inc", 1, 10, 1_000, 1_000), object()
+    yield claims.Sweep("inc", 1, 10, 1_000, 1_000), object()
 
 
 def messages() -> Iterator[tuple[Operation, Any]]:
@@ -119,13 +89,8 @@ def messages() -> Iterator[tuple[Operation, Any]]:
     bodies += (b'{"id":"q\\"","content":"\xe2\x82\xac"}',)
     items = tuple(enumerate(bodies, CLOCK_MIN))
     common = {"clock": CLOCK_MIN + 9, "cursor": CLOCK_MAX - 1}
-    for more in (
-        {"items": items, "more": True},
-        {"upto": CLOCK_MIN, "searching": True, "turned": True},
-        {"upto": CLOCK_MAX - 1},
-        {"upto": CLOCK_MAX - 2},
-        {},
-    ):
+    empty = ({"upto": CLOCK_MIN, "searching": True, "turned": True}, {"upto": CLOCK_MAX - 1}, {"upto": CLOCK_MAX - 2}, {})
+    for more in ({"items": items, "more": True}, *empty):
         yield ops.Fetch("s", 64, 60, waited_ms=3), ops.FetchReply(7, "ok", **common, **more)  # type: ignore[arg-type]
     yield ops.Fetch("s", 64, 60), ops.FetchReply(7, "subscription-not-found")
     for result in ("OK", "stale", "subscription-not-found"):
@@ -173,7 +138,8 @@ def test_the_rows_of_a_queue(file: HistoryFile) -> None:
     told(recorder, jobs())
     told(other, iter([(new("z"), Enqueued(7, "z", "created"))]))
     private = Recorder(file, queue="q", private=True)
-    told(private, iter([(Retry(FAILED), Ended(7, (("ok", "retried"), ("ok", "retried")))), (Mark(A), Marked(7, "stale"))]))
+    retried = claims.Ended(7, (("ok", "retried"), ("ok", "retried")))
+    told(private, iter([(claims.Retry(FAILED), retried), (claims.Mark(A), claims.Marked(7, "stale"))]))
     for one, error in ((recorder, None), (recorder, "KeyError: 'x'"), (private, "KeyError: 'x'"), (private, "said so")):
         one.handler_ended(JOB, one.handler_started(JOB, 20), 20, 30, error)
     recorder.close()
@@ -224,7 +190,5 @@ def test_a_call_that_left_no_ticket_leaves_no_row_nor_measure(file: HistoryFile)
 def test_the_columns_of_a_history_are_those_that_are_documented() -> None:
     # They are declared again here, where a recorder of lines sees it.
     tables = [runpy.run_path(str(history.__file__))[name] for name in ("ROW_FIELDS", "ITEM_FIELDS")]
-    same(
-        "reports/columns.txt",
-        "".join(f"{one.name} {one.type} {one.kinds} {one.since} {one.meaning}\n" for table in tables for one in table),
-    )
+    lines = [f"{one.name} {one.type} {one.kinds} {one.since} {one.meaning}\n" for table in tables for one in table]
+    same("reports/columns.txt", "".join(lines))
