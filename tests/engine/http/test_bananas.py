@@ -28,13 +28,8 @@ def client(ironclaim_url: str) -> Iterator[httpx.Client]:
 
 
 def test_a_job_stands_in_the_keys_of_bananas(client: httpx.Client, ironclaim_url: str) -> None:
-    body: dict[str, Any] = {
-        "name": "send_email",
-        "payload": {"to": "user@example.com"},
-        "priority": "high",
-        "description": "an urgent one",
-    }
-    body |= {"routing_key": "gpu", "max_retries": 5}
+    body: dict[str, Any] = {"name": "send_email", "payload": {"to": "user@example.com"}, "description": "an urgent one"}
+    body |= {"priority": "high", "routing_key": "gpu", "max_retries": 5}
     answer = client.post("/jobs", json=body)
     made = answer.json()
     assert answer.status_code == 201 and made["status"] == "pending" and made["created_at"].endswith("Z")
@@ -94,13 +89,10 @@ def test_a_repeat_with_its_id_is_answered_with_the_same_job(client: httpx.Client
 
 
 BAD_JOBS = [
-    *(({}, "name"), ({"name": "a", "priority": "urgent"}, "priority")),
-    ({"name": "a", "priority": 7}, "priority"),
-    ({"name": "a", "scheduled_for": "tomorrow"}, "scheduled_for"),
-    ({"name": "a", "scheduled_for": "2030-01-01T00:00:00"}, "scheduled_for"),
-    ({"name": "a", "scheduled_for": "6000-01-01T00:00:00Z"}, "scheduled_for"),
-    *(({"name": "a", "routing_key": "a.b"}, "route"), ({"name": "a", "max_retries": 0}, "attempts")),
-    *(({"name": "a", "description": 1}, "description"), ({"name": "a", "delay_ms": 1}, "delay_ms")),
+    *(({}, "name"), ({"name": "a", "routing_key": "a.b"}, "route"), ({"name": "a", "max_retries": 0}, "attempts")),
+    *(({"name": "a", name: value}, name) for name, value in (("priority", "urgent"), ("priority", 7), ("description", 1))),
+    *(({"name": "a", name: value}, name) for name, value in (("delay_ms", 1), ("scheduled_for", "tomorrow"))),
+    *(({"name": "a", "scheduled_for": at}, "scheduled_for") for at in ("2030-01-01T00:00:00", "6000-01-01T00:00:00Z")),
 ]
 
 

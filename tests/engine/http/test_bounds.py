@@ -32,30 +32,28 @@ from tests.engine.http.channels.desk import SECRET, base64_of, pem, token
 
 HS: Any = {"iss": ["issuer"], "keys": {"HS256": [base64_of(SECRET)]}, "aud": ["service"]}
 
-BOUNDS: list[tuple[Any, dict[str, Any], str, int, int]] = [
-    (HttpSettings, {}, "body_max_bytes", 1_024, 67_108_864),
-    (HttpSettings, {}, "poll_max_ms", 1, 600_000),
-    (HttpSettings, {}, "waiting_max", 1, 100_000),
-    (ChannelPolicy, {}, "expire_ms", 0, 316_224_000_000),
-    (ChannelSettings, {"real_ip_header": "X"}, "trusted_proxy_hops", 0, 16),
-    (ChannelSettings, {}, "long_poll_max_ms", 1, 30_000),
-    (ChannelSettings, {}, "webhook_concurrency", 1, 1_000),
-    (JwtSettings, HS, "clock_skew_ms", 0, 86_400_000),
-    (WebhookRetry, {}, "count", 0, 999),
-    (WebhookRetry, {}, "interval_ms", 0, 86_400_000),
-    (WebhookRetry, {}, "interval_multiplier", 1, 100),
-    (WebhookRetry, {}, "interval_jitter_ms", 0, 86_400_000),
-    (WebhookSettings, {"url": "https://a.b/"}, "timeout_ms", 1, 300_000),
-    (WebhookSettings, {"url": "https://a.b/"}, "redirects_max", 0, 20),
+DAY_MS, HOOK = 86_400_000, {"url": "https://a.b/"}
+
+#: What else they need, how the names of their fields begin in a refusal, and bounds.
+BOUNDS: list[tuple[Any, dict[str, Any], str, dict[str, tuple[int, int]]]] = [
+    (HttpSettings, {}, "", {"body_max_bytes": (1_024, 67_108_864), "poll_max_ms": (1, 600_000), "waiting_max": (1, 100_000)}),
+    (ChannelPolicy, {}, "", {"expire_ms": (0, 316_224_000_000)}),
+    (ChannelSettings, {"real_ip_header": "X"}, "", {"trusted_proxy_hops": (0, 16)}),
+    (ChannelSettings, {}, "", {"long_poll_max_ms": (1, 30_000), "webhook_concurrency": (1, 1_000)}),
+    (JwtSettings, HS, "jwt.", {"clock_skew_ms": (0, DAY_MS)}),
+    (WebhookRetry, {}, "webhook.retry.", {"count": (0, 999), "interval_ms": (0, DAY_MS), "interval_jitter_ms": (0, DAY_MS)}),
+    (WebhookRetry, {}, "webhook.retry.", {"interval_multiplier": (1, 100)}),
+    (WebhookSettings, HOOK, "webhook.", {"timeout_ms": (1, 300_000), "redirects_max": (0, 20)}),
 ]
 
 
-@pytest.mark.parametrize(("kind", "more", "name", "least", "most"), BOUNDS)
-def test_bounds_of_settings(kind: Any, more: dict[str, Any], name: str, least: int, most: int) -> None:
-    for value in (least, most):
-        assert getattr(kind(**more, **{name: value}), name) == value
-    for value in (least - 1, most + 1):
-        assert malformed(kind, **more, **{name: value}).field.rpartition(".")[2] == name
+@pytest.mark.parametrize(("kind", "more", "begin", "bounds"), BOUNDS)
+def test_bounds_of_settings(kind: Any, more: dict[str, Any], begin: str, bounds: dict[str, tuple[int, int]]) -> None:
+    for name, (least, most) in bounds.items():
+        for value in (least, most):
+            assert getattr(kind(**more, **{name: value}), name) == value
+        for value in (least - 1, most + 1):
+            assert malformed(kind, **more, **{name: value}).field == f"{begin}{name}"
 
 
 def settings_given_by_name() -> golden.Told:
@@ -73,10 +71,8 @@ def secrets() -> golden.Told:
     """Their least and greatest length."""
     for length in (15, 16, 512, 513):
         makers: tuple[Any, ...] = (lambda text: Token(secret=text), lambda text: ChannelSettings(admin_tokens=(text,)))
-        yield (
-            f"{length} characters",
-            [golden.outcome(lambda make=make, length=length: bool(make("t" * length))) for make in makers],
-        )
+        made = [golden.outcome(lambda make=make, length=length: bool(make("t" * length))) for make in makers]
+        yield f"{length} characters", made
     for text in (*("whsec_" + base64_of(b"s" * length) for length in (23, 24, 64, 65)), 5, "x", "whsec_!"):
         yield "of a webhook", golden.outcome(secret_of, text)
     for bits, least in ((256, 32), (384, 48), (512, 64)):

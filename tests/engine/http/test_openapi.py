@@ -78,10 +78,8 @@ def test_the_document_has_every_member_of_a_job_and_of_its_result(base: str, que
     handlers("fail")(lambda job: 1 / 0)
     testing.run_all(queue, handlers, raise_failures=False)
     paths = httpx.get(f"{base}/openapi.json", timeout=120).json()["paths"]
-    for path, ids in (
-        ("/api/queues/{queue}/jobs/{id}", ("fail", "raw")),
-        ("/api/queues/{queue}/jobs/{id}/result", ("j1", "fail")),
-    ):
+    of_job = "/api/queues/{queue}/jobs/{id}"
+    for path, ids in ((of_job, ("fail", "raw")), (f"{of_job}/result", ("j1", "fail"))):
         declared = paths[path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["properties"]
         found = [httpx.get(base + path.format(queue="q", id=id), timeout=120).json() for id in ids]
         assert set(declared) >= set().union(*found), path

@@ -102,11 +102,8 @@ def test_no_reference_leads_out_of_the_queues_of_a_token(
         assert (line["who"], line["status"], line["refused"]) == ("mails", 403, f"{field} leads to the queue bills"), case
         # Nothing of it is stored, in neither queue, so that nothing can be carried out later.
         assert not keys_of(raw, "bills") and not keys_of(raw, "mails"), case
-    for more in (
-        {"reroute_on": {"Exception": "mails:x"}},
-        {"reroute_on": {"Exception": "x"}, "on_failure": {"name": "x", "attempts": 1}},
-    ):
-        body = {"name": "send", "attempts": 1, **more}
+    for there, more in (("mails:x", {}), ("x", {"on_failure": {"name": "x", "attempts": 1}})):
+        body = {"name": "send", "attempts": 1, "reroute_on": {"Exception": there}, **more}
         assert client.post("/api/queues/mails/jobs", json=body).status_code == 201
     work_off(ironclaim_url, "mails")
     with Queue("mails", url=ironclaim_url) as mails:

@@ -143,21 +143,16 @@ def test_an_auth_hook_decides_and_what_it_lets_in_by_cookie_may_be_forged(ironcl
 
 
 def test_the_page_of_another_site_changes_nothing(open_client: httpx.Client, queue: Queue) -> None:
+    cookie, token = ({name: BROWSER[name]} for name in ("Cookie", "X-CSRF-Token"))
+    foreign = ("https://evil.example", "null", "http://[", "http://127.0.0.1.evil.example", "http://127.0.0.1", "file://OWN")
+    forms = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
     for headers in (
-        *({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://["}),
-        *({"Origin": "http://[", **BROWSER}, {"Origin": "http://127.0.0.1.evil.example"}),
-        *({"Origin": "http://evil.example/http://127.0.0.1"}, {"Origin": "http://127.0.0.1"}),
-        *({"Origin": "https://evil.example", **BROWSER}, {"Origin": "null", **BROWSER}),
-        {"Origin": "http://127.0.0.1.evil.example", **BROWSER},
-        *({"Origin": "http://127.0.0.1", **BROWSER}, {"Origin": "file://OWN", **BROWSER}),
-        *({"Sec-Fetch-Site": "same-origin", **BROWSER}, {"Origin": "http://OWN", "X-CSRF-Token": "t" * 43}),
-        {"Origin": "http://OWN", "Cookie": f"{access.CSRF_COOKIE}={'t' * 43}"},
-        {"Origin": "http://OWN", "Cookie": f"{access.CSRF_COOKIE}={'t' * 43}", "X-CSRF-Token": "u" * 43},
+        *({"Origin": origin, **more} for origin in foreign for more in ({}, BROWSER)),
+        {"Origin": "http://evil.example/http://127.0.0.1"},
+        *({"Origin": "http://OWN", **more} for more in (cookie, {**cookie, "X-CSRF-Token": "u" * 43}, token)),
         {"Origin": "http://OWN", "Cookie": f"{access.CSRF_COOKIE}=", "X-CSRF-Token": ""},
-        *(BROWSER, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-origin"}),
-        {"Content-Type": "text/plain"},
-        {"Content-Type": "application/x-www-form-urlencoded"},
-        {"Content-Type": "multipart/form-data; boundary=x"},
+        *(BROWSER, {"Sec-Fetch-Site": "cross-site"}, *({"Sec-Fetch-Site": "same-origin", **more} for more in ({}, BROWSER))),
+        *({"Content-Type": form} for form in forms),
     ):
         own = open_client.base_url.netloc.decode()
         given = {name: value.replace("OWN", own) for name, value in headers.items()}
@@ -202,13 +197,10 @@ def test_a_session_begins_and_ends_with_its_token(ironclaim_url: str, queue: Que
         session = client.cookies[access.SESSION_COOKIE]
         cookie = {"Cookie": f"{access.SESSION_COOKIE}={session}"}
         name, ends_s, code = session.split(".")
-    forged = (
-        *(f"{name}.{int(ends_s) + 1}.{code}", f"{name}.{ends_s}.{code[:-1]}", f"{name}.{ends_s}."),
-        *(f"{name}.-1.{code}", "a.b.c"),
-    )
+    changed = (f"{int(ends_s) + 1}.{code}", f"{ends_s}.{code[:-1]}", f"{ends_s}.", f"-1.{code}")
     fewer = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS[:1])
     with served(settings) as base:
-        for value, status in ((session, 200), *((value, 401) for value in forged)):
+        for value, status in ((session, 200), *((value, 401) for value in (*(f"{name}.{end}" for end in changed), "a.b.c"))):
             answer = httpx.get(f"{base}/api/queues", headers={"Cookie": f"{access.SESSION_COOKIE}={value}"}, timeout=120)
             assert answer.status_code == status, value
         monkeypatch.setattr(access.time, "time", lambda: time.time_ns() / 1e9 + access.LENGTH_S + 1)
@@ -223,12 +215,10 @@ def test_a_session_begins_and_ends_with_its_token(ironclaim_url: str, queue: Que
 
 
 def test_only_names_of_this_server_are_answered_to(open_client: httpx.Client) -> None:
-    for host, status in (
-        *(("localhost", 200), ("LOCALHOST:8080", 200), ("[::1]:8080", 200), ("evil.example", 421)),
-        *(("localhost.evil.example", 421), ("evil-localhost", 421), ("127.0.0.1.nip.example", 421)),
-        *(("localhost@evil.example", 421), ("evil.example/localhost", 421), ("localhost:80:80", 421)),
-        *(("localhost.", 421), ("", 421)),
-    ):
+    own = ("localhost", "LOCALHOST:8080", "[::1]:8080")
+    others = ("evil.example", "localhost.evil.example", "evil-localhost", "127.0.0.1.nip.example", "localhost@evil.example")
+    others += ("evil.example/localhost", "localhost:80:80", "localhost.", "")
+    for host, status in (*((host, 200) for host in own), *((host, 421) for host in others)):
         assert open_client.get("/api/queues", headers={"Host": host, "X-Forwarded-Host": "localhost"}).status_code == status
 
 
@@ -244,28 +234,19 @@ def raw(base: httpx.URL, request: bytes) -> bytes:
 
 
 def test_paths_that_two_could_read_differently_are_refused(open_client: httpx.Client) -> None:
-    for path in (
-        *("/api/queues/%2e%2e/jobs", "/api/queues/../queues/q", "/api/./queues/q", "/api//queues/q"),
-        *("/api/queues/q%2Fjobs", "/api/queues/q%5cjobs", "/api/queues/q\\jobs", "/api/queues/q%00"),
-        *("/api/queues/%ff", "/api/queues/q%0d%0aX:1", "//evil.example/api/queues"),
-        "/api/queues/q" + "a" * 3_000,
-    ):
+    segments = ("%2e%2e/jobs", "../queues/q", "q%2Fjobs", "q%5cjobs", "q\\jobs", "q%00", "%ff", "q%0d%0aX:1", "q" + "a" * 3_000)
+    wholes = ("/api/./queues/q", "/api//queues/q", "//evil.example/api/queues")
+    for path in (*(f"/api/queues/{segment}" for segment in segments), *wholes):
         request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
         assert raw(open_client.base_url, request).split(b" ")[1] in (b"400", b"414")
 
 
 def test_headers_that_two_could_read_differently_are_refused(open_client: httpx.Client, queue: Queue) -> None:
-    for lines in (
-        "Host: localhost\r\nHost: evil.example",
-        "Host: localhost\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b",
-        "Host: localhost\r\nIdempotency-Key: a\r\nIdempotency-Key: b",
-        "Host: localhost\r\nOrigin: http://localhost\r\nOrigin: https://evil.example",
-        "Host: localhost\r\nContent-Length: 14\r\nContent-Length: 15",
-        "Host: localhost\r\nContent-Length: 14\r\nTransfer-Encoding: chunked",
-        "Host: localhost\r\nContent-Length: -1",
-        "Host: localhost\r\nCookie: a=b\r\nCookie: c=d",
-        "X: y",
-    ):
+    wrong = ("Authorization: Bearer a\r\nAuthorization: Bearer b", "Host: evil.example", "Content-Length: -1")
+    wrong += ("Origin: http://localhost\r\nOrigin: https://evil.example", "Content-Length: 14\r\nContent-Length: 15")
+    wrong += ("Content-Length: 14\r\nTransfer-Encoding: chunked", "Cookie: a=b\r\nCookie: c=d")
+    wrong += ("Idempotency-Key: a\r\nIdempotency-Key: b",)
+    for lines in (*(f"Host: localhost\r\n{more}" for more in wrong), "X: y"):
         head = f"POST {JOBS} HTTP/1.1\r\n{lines}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
         answer = raw(open_client.base_url, head.encode() + b'{"name": "a"}\n')
         assert answer.split(b" ")[1] == b"400", answer
@@ -418,20 +399,10 @@ def test_every_change_leaves_an_audit_line(client: httpx.Client, caplog: pytest.
     assert not any(secret in caplog.text for secret in (READ, OPERATE, ADMIN))
 
 
-@pytest.mark.parametrize(
-    ("status", "length"),
-    [
-        (None, "1024"),
-        (None, "0"),
-        (413, "1025"),
-        (413, "9" * 15),
-        (None, "1024".zfill(15)),
-        (413, "1024".zfill(16)),
-        (400, "many"),
-        (400, "-1"),
-        (400, ""),
-    ],
-)
+LENGTHS = [(None, "1024"), (None, "0"), (413, "1025"), (413, "9" * 15), (None, "1024".zfill(15)), (413, "1024".zfill(16))]
+
+
+@pytest.mark.parametrize(("status", "length"), [*LENGTHS, (400, "many"), (400, "-1"), (400, "")])
 def test_a_body_is_refused_by_what_is_said_of_its_length(status: int | None, length: str) -> None:
     """Whatever the server lets through: uvicorn refuses some of it by itself."""
     settings = HttpSettings(body_max_bytes=1_024)
@@ -454,16 +425,10 @@ def test_others_are_let_in_only_where_somebody_is_asked_who_it_is() -> None:
 
 
 def test_bad_settings_name_their_field() -> None:
-    fields: Any
-    for fields, field in (
-        *(({"url": "http://x"}, "url"), ({"model": "resque"}, "model"), ({"prefix": "a{b"}, "prefix")),
-        *(({"body_max_bytes": 0}, "body_max_bytes"), ({"poll_max_ms": 10**9}, "poll_max_ms")),
-        *(({"waiting_max": 0}, "waiting_max"), ({"allowed_hosts": ()}, "allowed_hosts")),
-        ({"allowed_hosts": ("*",)}, "allowed_hosts"),
-        ({"allowed_hosts": ("a.example:80",)}, "allowed_hosts"),
-        *(({"tokens": (TOKENS[0], TOKENS[0])}, "tokens"), ({"channels": 5}, "channels")),
-    ):
-        assert malformed(HttpSettings, **fields).field == field
+    wrong: Any = (("url", "http://x"), ("model", "resque"), ("prefix", "a{b"), ("body_max_bytes", 0), ("poll_max_ms", 10**9))
+    wrong += (("waiting_max", 0), *(("allowed_hosts", hosts) for hosts in ((), ("*",), ("a.example:80",))))
+    for field, value in (*wrong, ("tokens", (TOKENS[0], TOKENS[0])), ("channels", 5)):
+        assert malformed(HttpSettings, **{field: value}).field == field
 
 
 def test_a_short_secret_is_refused_and_never_shown() -> None:

@@ -34,12 +34,8 @@ V1 = ("metrics", *(f"jobs?status={word}" for word in ("pending", "scheduled", "p
 def test_each_face_answers_whatever_is_stored(model: str, ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with Queue("q", named(model), url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as server:
         ids = peopled(queue)
-        addresses = [
-            *(f"/api/queues/q{part}" for part in PARTS),
-            "/api/queues",
-            "/queues",
-            *(f"/queues/q{part}" for part in PAGES),
-        ]
+        addresses = [*(f"/api/queues/q{part}" for part in PARTS), *(f"/queues/q{part}" for part in PAGES)]
+        addresses += ["/api/queues", "/queues"]
         for id in ids.values():
             addresses += [f"/api/queues/q/jobs/{id}{part}" for part in ("", "/why", "/result", "/progress")]
             addresses += [f"/queues/q/jobs/{id}", *([f"/api/v1/jobs/{id}"] if model == "bananas" else [])]

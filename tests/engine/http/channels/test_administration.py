@@ -116,18 +116,13 @@ PROXIES = networks.networks("", ("192.0.2.0/24",))
 
 
 def test_which_entry_is_the_caller() -> None:
+    one, other = "203.0.113.9", "192.0.2.7"
     for hops, forwarded, caller in (
-        (0, ["10.0.0.1, 203.0.113.9"], "203.0.113.9"),
-        (0, ["10.0.0.1, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
-        *((0, ["unknown, 203.0.113.9"], "203.0.113.9"), (0, ["192.0.2.8", "192.0.2.9"], "192.0.2.8")),
-        *((0, ["203.0.113.9, unknown, 192.0.2.7"], None), (1, ["10.0.0.1, 203.0.113.9"], "203.0.113.9")),
-        (1, ["10.0.0.1", " 203.0.113.9:99 "], "203.0.113.9"),
-        *((1, ["203.0.113.9, 192.0.2.7"], "192.0.2.7"), (1, [], None)),
-        (2, ["10.0.0.1, 203.0.113.9, 198.51.100.1"], "203.0.113.9"),
-        (2, ["10.0.0.1", "203.0.113.9", "192.0.2.7"], "203.0.113.9"),
-        (2, ["unknown, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
-        *((2, ["203.0.113.9, unknown"], None), (2, ["203.0.113.9"], None)),
-        (3, ["203.0.113.9, 192.0.2.7"], None),
+        *((0, [f"10.0.0.1, {one}"], one), (0, [f"10.0.0.1, {one}, {other}"], one), (0, [f"unknown, {one}"], one)),
+        *((0, ["192.0.2.8", "192.0.2.9"], "192.0.2.8"), (0, [f"{one}, unknown, {other}"], None), (1, [], None)),
+        *((1, [f"10.0.0.1, {one}"], one), (1, ["10.0.0.1", f" {one}:99 "], one), (1, [f"{one}, {other}"], other)),
+        *((2, [f"10.0.0.1, {one}, 198.51.100.1"], one), (2, ["10.0.0.1", one, other], one), (2, [one], None)),
+        *((2, [f"unknown, {one}, {other}"], one), (2, [f"{one}, unknown"], None), (3, [f"{one}, {other}"], None)),
     ):
         for peer in ("192.0.2.1", "::ffff:192.0.2.1"):
             try:
@@ -177,21 +172,12 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
 
 
 def test_settings_that_cannot_be_are_named() -> None:
-    settings: Any
-    for settings, field in (
-        ({"admin_tokens": ("short",)}, "admin_tokens"),
-        ({"admin_networks": ("10.0.0.0/33",)}, "admin_networks[0]"),
-        ({"trusted_proxies": ("10.0.0.0/8", "proxy")}, "trusted_proxies[1]"),
-        ({"real_ip_header": "X Forwarded"}, "real_ip_header"),
-        ({"trusted_proxy_hops": 1}, "trusted_proxy_hops"),
-        ({"trusted_proxy_hops": -1, "real_ip_header": "X-Forwarded-For"}, "trusted_proxy_hops"),
-        ({"trusted_proxy_hops": 17, "real_ip_header": "X-Forwarded-For"}, "trusted_proxy_hops"),
-        ({"channels": ()}, "channels"),
-        ({"long_poll_max_ms": 30_001}, "long_poll_max_ms"),
-        ({"webhook_queue": "no queue"}, "webhook_queue"),
-        ({"webhook_concurrency": 0}, "webhook_concurrency"),
-    ):
-        assert malformed(ChannelSettings, **settings).field == field
+    """Numbers beyond their bounds are among BOUNDS of tests/engine/http/test_bounds.py."""
+    wrong: Any = (("admin_tokens", ("short",)), ("real_ip_header", "X Forwarded"), ("trusted_proxy_hops", 1), ("channels", ()))
+    for field, value in (*wrong, ("webhook_queue", "no queue")):
+        assert malformed(ChannelSettings, **{field: value}).field == field
+    assert malformed(ChannelSettings, admin_networks=("10.0.0.0/33",)).field == "admin_networks[0]"
+    assert malformed(ChannelSettings, trusted_proxies=("10.0.0.0/8", "proxy")).field == "trusted_proxies[1]"
 
 
 def test_which_addresses_are_of_the_internet() -> None:

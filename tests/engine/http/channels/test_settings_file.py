@@ -54,34 +54,19 @@ def test_every_name_of_the_file_is_a_setting(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text(pem(RSA))
     (tmp_path / "channels.toml").write_text(WHOLE)
     jwt = JwtSettings(
-        iss=["issuer"],
-        aud=["service"],
-        keys={"RS256": [tmp_path / "key.pem"]},
-        claims={"room": "{{.channel.id}}", "role": ["admin", "user"]},
-        clock_skew_ms=60_000,
-        require_exp=False,
-        require_jti=True,
-    )
+        iss=["issuer"], aud=["service"], keys={"RS256": [tmp_path / "key.pem"]}, clock_skew_ms=60_000, require_exp=False,
+        claims={"room": "{{.channel.id}}", "role": ["admin", "user"]}, require_jti=True,
+    )  # fmt: skip
     webhook = WebhookSettings(
-        method="POST",
-        url="https://hooks.example.com/{{.channel.id}}",
-        timeout_ms=10_000,
-        redirects_max=3,
+        method="POST", url="https://hooks.example.com/{{.channel.id}}", timeout_ms=10_000, redirects_max=3,
         retry=WebhookRetry(count=5, interval_ms=1_500, interval_multiplier=2, interval_jitter_ms=0, force=True),
-        headers={"User-Agent": "My server"},
-        allow_networks=["10.0.0.0/8"],
-    )
+        headers={"User-Agent": "My server"}, allow_networks=["10.0.0.0/8"],
+    )  # fmt: skip
     assert read_channels(tmp_path / "channels.toml") == ChannelSettings(
-        channels=[ChannelPolicy(pattern=r"room-(?P<id>\d+)", expire_ms=900_000, jwt=jwt, webhooks=[webhook])],
-        storage="myRedis1",
-        admin_tokens=["a-secret-of-sixteen-or-more"],
-        admin_networks=["10.1.0.0/16"],
-        real_ip_header="X-Forwarded-For",
-        trusted_proxy_hops=2,
-        trusted_proxies=["192.168.0.0/16"],
-        disclose_auth_rejection=True,
-        long_poll_max_ms=20_000,
-    )
+        channels=[ChannelPolicy(pattern=r"room-(?P<id>\d+)", expire_ms=900_000, jwt=jwt, webhooks=[webhook])], storage="myRedis1",
+        admin_tokens=["a-secret-of-sixteen-or-more"], admin_networks=["10.1.0.0/16"], real_ip_header="X-Forwarded-For",
+        trusted_proxy_hops=2, trusted_proxies=["192.168.0.0/16"], disclose_auth_rejection=True, long_poll_max_ms=20_000,
+    )  # fmt: skip
 
 
 @pytest.mark.feature("DS27", model="dsps")
@@ -94,24 +79,21 @@ def test_a_file_of_json_serves(ironclaim_url: str, tmp_path: Path) -> None:
         assert client.put("/channel/room-1/message/m2", content="1", headers={"Authorization": ""}).status_code == 403
 
 
+HOOK = {"url": "https://a.b/"}
+#: What stands in the table of one channel.
+OF_CHANNEL: list[tuple[dict[str, Any], str]] = [
+    ({"regex": 1}, "regex"), ({"expire": "soon"}, "expire"), ({"expire": 5}, "expire"), ({"webhooks": [{}]}, "webhooks[0]"),
+    ({"webhooks": [{"connection": {}}]}, "webhooks[0].connection"), ({"jwt": {"iss": ["a"]}}, "jwt"),
+    ({"webhooks": [{**HOOK, "maxRedirects": True}]}, "webhooks[0].maxRedirects"),
+    ({"webhooks": [{**HOOK, "headers": []}]}, "webhooks[0].headers"),
+    ({"jwt": {"iss": ["a"], "keys": {"RS256": "key.pem"}}}, "jwt.keys.RS256"),
+]  # fmt: skip
 WRONG = [
-    ("[", "channels"),
-    ("[]", "the file"),
-    ({"port": 3000}, "port"),
-    ({"channels": {}}, "channels"),
-    ({"channels": [1]}, "channels[0]"),
-    ({"channels": [{"regex": 1}]}, "channels[0].regex"),
-    ({"channels": [{"expire": "soon"}]}, "channels[0].expire"),
-    ({"channels": [{"expire": 5}]}, "channels[0].expire"),
-    ({"channels": [{"webhooks": [{"connection": {}}]}]}, "channels[0].webhooks[0].connection"),
-    ({"channels": [{"webhooks": [{}]}]}, "channels[0].webhooks[0]"),
-    ({"channels": [{"webhooks": [{"url": "https://a.b/", "maxRedirects": True}]}]}, "channels[0].webhooks[0].maxRedirects"),
-    ({"channels": [{"webhooks": [{"url": "https://a.b/", "headers": []}]}]}, "channels[0].webhooks[0].headers"),
+    *(("[", "channels"), ("[]", "the file"), ({"port": 3000}, "port"), ({"channels": {}}, "channels")),
+    *(({"channels": [channel]}, f"channels[0].{place}") for channel, place in OF_CHANNEL),
+    *(({"channels": [1]}, "channels[0]"), ({"http": {"discloseAuthRejectionDetail": 1}}, "http.discloseAuthRejectionDetail")),
     ({"channels": [{"jwt": {"iss": ["a"], "keys": {"RS256": ["nothing.pem"]}}}]}, "jwt.keys.RS256[0]"),
-    ({"channels": [{"jwt": {"iss": ["a"], "keys": {"RS256": "key.pem"}}}]}, "channels[0].jwt.keys.RS256"),
-    ({"channels": [{"jwt": {"iss": ["a"]}}]}, "channels[0].jwt"),
     ({"admin": {"auth": {"bearer": "a-secret-of-sixteen-or-more"}}}, "admin.auth.bearer"),
-    ({"http": {"discloseAuthRejectionDetail": 1}}, "http.discloseAuthRejectionDetail"),
 ]
 
 

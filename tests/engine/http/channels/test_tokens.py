@@ -265,10 +265,8 @@ def test_each_claim_and_header_is_decided(client: Desk, caplog: pytest.LogCaptur
 @pytest.mark.feature("DS28", model="dsps")
 def test_whatever_id_is_taken_can_be_revoked(revoking: Desk) -> None:
     """Ids with what a query or a key may stumble over, as long as they may be."""
-    ids: tuple[Any, ...] = (
-        *("é" * 512, "\U0001f600" * 256, "j" * 1_024, " a ", "a+b&c=d%20", "{x}", "}.revoke", "\n", "\x00", "..", "*", "?", "#"),
-        *(7, -7, 7.5, 1e22, 2**60, 10**300, "7e0"),
-    )
+    ids: list[Any] = ["é" * 512, "\U0001f600" * 256, "j" * 1_024, " a ", "a+b&c=d%20", "{x}", "}.revoke", "\n", "\x00", ".."]
+    ids += ["*", "?", "#", 7, -7, 7.5, 1e22, 2**60, 10**300, "7e0"]
     assert not any(taken(revoking, raw_token({**CLAIMS, "jti": jti})) for jti in ("é" * 513, "j" * 2_000, [], True, {}))
     for jti in ids:
         credential = raw_token({**CLAIMS, "jti": jti})
@@ -397,25 +395,15 @@ SMALL = rsa.generate_private_key(public_exponent=65537, key_size=1024)
 
 
 def test_settings_that_cannot_be_are_named() -> None:
+    wrong = [("RS256", key) for key in ("no key", pem(EC["ES256"]), pem(SMALL), Path("/nowhere/key.pem"))]
+    wrong += [("ES256", pem(EC["ES512"])), ("HS256", pem(RSA)), ("HS256", base64_of(b"x" * 31)), ("HS512", base64_of(b"x" * 63))]
     settings: Any
     for settings, field in (
-        *(({"iss": iss}, "jwt.iss") for iss in ([], "issuer")),
-        ({"aud": "service"}, "jwt.aud"),
-        *(({"keys": keys}, "jwt.keys") for keys in ({}, {"none": []}, {"none": ["x"]})),
-        *(({"keys": {"RS256": keys}}, "jwt.keys.RS256") for keys in ([], pem(RSA))),
-        *(
-            ({"keys": {name: [key]}}, f"jwt.keys.{name}[0]")
-            for name, keys in {
-                "RS256": ["no key", pem(EC["ES256"]), pem(SMALL), Path("/nowhere/key.pem")],
-                "ES256": [pem(EC["ES512"])],
-                "HS256": [pem(RSA), base64_of(b"x" * 31)],
-                "HS512": [base64_of(b"x" * 63)],
-            }.items()
-            for key in keys
-        ),
-        ({"clock_skew_ms": -1}, "jwt.clock_skew_ms"),
-        ({"claims": {"room": "{{.channel.nothing}}"}}, "jwt.claims.room"),
-        ({"claims": {"room": "{{ .other }}"}}, "jwt.claims.room"),
+        *(({"iss": []}, "iss"), ({"iss": "issuer"}, "iss"), ({"aud": "service"}, "aud")),
+        *(({"keys": keys}, "keys") for keys in ({}, {"none": []}, {"none": ["x"]})),
+        *(({"keys": {"RS256": keys}}, "keys.RS256") for keys in ([], pem(RSA))),
+        *(({"keys": {name: [key]}}, f"keys.{name}[0]") for name, key in wrong),
+        *(({"claims": {"room": claim}}, "claims.room") for claim in ("{{.channel.nothing}}", "{{ .other }}")),
     ):
         told = refusing.malformed(room, **settings)
-        assert told.field == field and base64_of(b"x" * 31) not in str(told)
+        assert told.field == f"jwt.{field}" and base64_of(b"x" * 31) not in str(told)

@@ -168,14 +168,9 @@ def test_no_secret_of_a_webhook_is_ever_shown(
         assert {one.headers["x-key"] for one in receiver.received} == {hidden}
         with Queue("webhooks", url=ironclaim_url) as queue:
             jobs = queue.dead.list()
-        at = "/queues/webhooks/jobs"
-        paths = [
-            "/api/queues/webhooks/metrics",
-            "/api/queues/webhooks/jobs?state=dead",
-            "/queues/webhooks/dead",
-            "/queues/webhooks",
-        ]
-        paths += [f"{begin}{at}/{job.id}" for job in jobs for begin in ("", "/api")]
+        at = "/queues/webhooks"
+        paths = [f"/api{at}/metrics", f"/api{at}/jobs?state=dead", f"{at}/dead", at]
+        paths += [f"{begin}{at}/jobs/{job.id}" for job in jobs for begin in ("", "/api")]
         told = [client.get(path) for path in paths]
         assert {answer.status_code for answer in told} == {200}
         stored = [raw.dump(key) for key in raw.scan_iter()]
@@ -445,24 +440,16 @@ def test_proxies_of_the_environment_are_not_used(ironclaim_url: str, receiver: R
 
 
 def test_settings_that_cannot_be_are_named() -> None:
+    """Numbers beyond their bounds are among BOUNDS of tests/engine/http/test_bounds.py."""
     settings: Any
     for settings, field in (
-        *(({"url": "ftp://example.com/"}, "webhook.url"), ({"url": "/path"}, "webhook.url")),
-        ({"url": "http://user:secret@example.com/"}, "webhook.url"),
-        ({"url": "http://example.com/{{.channel.name}}"}, "webhook.url"),
-        ({"url": "http://example.com/{{ .other }}"}, "webhook.url"),
-        *(({"method": "GET"}, "webhook.method"), ({"timeout_ms": 0}, "webhook.timeout_ms")),
-        *(({"timeout_ms": 300_001}, "webhook.timeout_ms"), ({"redirects_max": 21}, "webhook.redirects_max")),
-        ({"headers": {"Host": "x"}}, "webhook.headers"),
-        ({"headers": {"webhook-Signature": "x"}}, "webhook.headers"),
-        ({"headers": {"X Y": "x"}}, "webhook.headers"),
-        ({"headers": {"X-Y": "a\r\nHost: x"}}, "webhook.headers.X-Y"),
-        ({"allow_networks": ("127.0.0.1/33",)}, "webhook.allow_networks[0]"),
-        ({"secret": "secret"}, "webhook.secret"),
-        ({"secret": "whsec_" + base64.b64encode(b"x" * 23).decode()}, "webhook.secret"),
+        *(({"url": url}, "url") for url in ("ftp://example.com/", "/path", "http://user:secret@example.com/")),
+        *(({"url": f"http://example.com/{part}"}, "url") for part in ("{{.channel.name}}", "{{ .other }}")),
+        *(({"headers": {name: "x"}}, "headers") for name in ("Host", "webhook-Signature", "X Y")),
+        *(({"method": "GET"}, "method"), ({"headers": {"X-Y": "a\r\nHost: x"}}, "headers.X-Y")),
+        ({"allow_networks": ("127.0.0.1/33",)}, "allow_networks[0]"),
+        *(({"secret": secret}, "secret") for secret in ("secret", "whsec_" + base64.b64encode(b"x" * 23).decode())),
     ):
         told = malformed(lambda given=settings: policy(WebhookSettings(**{"url": "https://example.com/", **given})))
-        assert told.field == field, settings
-    values = [("count", -1), ("interval_ms", -1), ("interval_jitter_ms", -1)]
-    for name, value in (*values, ("interval_multiplier", 0.9), ("interval_multiplier", 101)):
-        assert malformed(WebhookRetry, **{name: value}).field == f"webhook.retry.{name}"
+        assert told.field == f"webhook.{field}", settings
+    assert malformed(WebhookRetry, interval_multiplier=0.9).field == "webhook.retry.interval_multiplier"
