@@ -17,10 +17,8 @@ from tests.engine.helpers.refusing import malformed
 
 Change = Callable[[str], object]
 
-BAD_IDS = [
-    *("", "A", "-a", "_a", "a.b", "a b", "a\n", "\na", "é", "a" * 64, "a/b", "{a}", "a:b", "a\0", "a*"),
-    *(None, 5, b"a", ["a"], True),
-]
+BAD_IDS: list[Any] = ["", "A", "-a", "_a", "a.b", "a b", "a\n", "\na", "é", "a" * 64, "a/b", "{a}", "a:b", "a\0", "a*"]
+BAD_IDS += [None, 5, b"a", ["a"], True]
 GOOD_IDS = ["a", "0", "0-_", "a" * 63, "9z_"]
 
 
@@ -129,33 +127,25 @@ def bad_receipts() -> dict[str, Any]:
     """Made of a good one, of the second message."""
     inside = replies.inner("chx", "sa", 2)
     good, sum = replies.outer({"redis": inside}), replies.checksum("chx", "sa", 2)
-    found: dict[str, Any] = {
-        "of another channel": replies.outer({"redis": replies.inner("chy", "sa", 2)}),
-        "of another subscriber": replies.outer({"redis": replies.inner("chx", "sb", 2)}),
-        "of names put together otherwise": replies.outer({"redis": replies.inner("chxs", "a", 2)}),
-        "of another storage": replies.outer({"other": inside}),
-        **{"of no storage": replies.outer({}), "the inside alone": inside},
-        "the inside alone, packed": base64.b64encode(inside.encode()).decode(),
-        "another clock": replies.outer({"redis": _inner(3, sum)}),
-        "a clock as text": replies.outer({"redis": _inner("2", sum)}),
-        "a clock that is not whole": replies.outer({"redis": _inner(2.0, sum)}),
-        "a clock that is a bool": replies.outer({"redis": _inner(True, replies.checksum("chx", "sa", 1))}),
-        "no clock": replies.outer({"redis": json.dumps({"xs": sum})}),
-        "no checksum": replies.outer({"redis": json.dumps({"clk": 2})}),
-        "a padded checksum": replies.outer({"redis": _inner(2, sum + "==")}),
-        "an empty checksum": replies.outer({"redis": _inner(2, "")}),
-        "a part that is no text": _packed({"redis": {"clk": 2, "xs": sum}}),
-        **{"a list": _packed([inside]), "no base64": "%" + good[1:]},
-        "no JSON": base64.b64encode(b"{").decode(),
-        "no UTF-8": base64.b64encode(b'{"redis":"\xff"}').decode(),
-        **{"too long": good + "A" * 5_000, "empty": "", "bytes": good.encode(), "nothing": None},
-        **{"a number": 5, "a space in it": good[:8] + " " + good[8:]},
-        "a deep one": base64.b64encode(b"[" * 3_000).decode(),
+    others = {"channel": ("chy", "sa"), "subscriber": ("chx", "sb"), "names put together otherwise": ("chxs", "a")}
+    insides = {
+        **{f"of another {what}": replies.inner(*names, 2) for what, names in others.items()},
+        **{"another clock": _inner(3, sum), "a clock as text": _inner("2", sum), "a clock that is not whole": _inner(2.0, sum)},
+        **{"a clock that is a bool": _inner(True, replies.checksum("chx", "sa", 1)), "no clock": json.dumps({"xs": sum})},
+        **{"no checksum": json.dumps({"clk": 2}), "a padded checksum": _inner(2, sum + "=="), "an empty checksum": _inner(2, "")},
+        **{f"clock {str(at)[:6]}.., out of range": _inner(at, sum) for at in (2**64, 10**400)},
     }
     for at in (CLOCK_MAX + 1, CLOCK_MIN - 1, 2**63 - 1, -(2**63)):
-        found[f"clock {at}, with its checksum"] = replies.outer({"redis": _inner(at, replies.checksum("chx", "sa", at))})
-    for at in (2**64, 10**400):
-        found[f"clock {str(at)[:6]}.., out of range"] = replies.outer({"redis": _inner(at, sum)})
+        insides[f"clock {at}, with its checksum"] = _inner(at, replies.checksum("chx", "sa", at))
+    packed = {"packed": inside.encode(), "no JSON": b"{", "no UTF-8": b'{"redis":"\xff"}', "a deep one": b"[" * 3_000}
+    found: dict[str, Any] = {
+        **{what: replies.outer({"redis": wrong}) for what, wrong in insides.items()},
+        **{what: base64.b64encode(body).decode() for what, body in packed.items()},
+        **{"of another storage": replies.outer({"other": inside}), "of no storage": replies.outer({}), "not packed": inside},
+        **{"a part that is no text": _packed({"redis": {"clk": 2, "xs": sum}}), "a list": _packed([inside]), "nothing": None},
+        **{"no base64": "%" + good[1:], "too long": good + "A" * 5_000, "empty": "", "bytes": good.encode(), "a number": 5},
+        "a space in it": good[:8] + " " + good[8:],
+    }
     for at in range(1, len(good), 7):
         found[f"cut at {at}"] = good[:at]
     flipped = bytearray(base64.b64decode(good))
@@ -226,13 +216,10 @@ async def test_asyncio_refuses_the_same(channel: engine.Channel, server: Any, ir
     with unchanged(server):
         async with engine.AsyncChannel("chx", url=ironclaim_url) as made:
             for call, field in (
-                (lambda: made.publish("A", 1), "id"),
-                (lambda: made.publish("m3", b""), "content"),
+                *((lambda: made.publish("A", 1), "id"), (lambda: made.publish("m3", b""), "content")),
                 (lambda: made.publish_many([("m3", float("nan"))]), "messages[0].content"),
-                (lambda: made.subscribe(""), "subscriber"),
-                (lambda: made.unsubscribe(""), "subscriber"),
-                (lambda: made.fetch("sa", max_messages=-1), "max_messages"),
-                (lambda: made.fetch("sa", wait_ms=-1), "wait_ms"),
+                *((lambda: made.subscribe(""), "subscriber"), (lambda: made.unsubscribe(""), "subscriber")),
+                *((lambda: made.fetch("sa", max_messages=-1), "max_messages"), (lambda: made.fetch("sa", wait_ms=-1), "wait_ms")),
                 (lambda: made.acknowledge("sa", replies.inner("chx", "sa", 2)), "receipt"),
                 (lambda: made.are_old("sa", ["M"]), "ids[0]"),
             ):

@@ -11,9 +11,8 @@ from engine.models.dsps import CLOCK_MAX, CLOCK_MIN, clock_after, clock_ahead, c
 from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 from tests.engine.channels.channel_desk import ChannelDesk
 
-EDGES = sorted(
-    {clock_ahead(edge, by) for edge in (CLOCK_MIN, CLOCK_MIN // 2, 0, CLOCK_MAX // 2, CLOCK_MAX) for by in range(-3, 4)}
-)
+AROUND = (CLOCK_MIN, CLOCK_MIN // 2, 0, CLOCK_MAX // 2, CLOCK_MAX)
+EDGES = sorted({clock_ahead(edge, by) for edge in AROUND for by in range(-3, 4)})
 #: Gets clocks in pairs; says of each one: whether it is later than the other; if so how far, and where as many steps lead; and
 #: its neighbours.
 PROGRAM = """
@@ -45,9 +44,8 @@ def pairs() -> Iterator[tuple[int, int]]:
 
 @pytest.mark.feature("DS18", model="dsps")
 def test_the_two_say_the_same(desk: ChannelDesk) -> None:
-    text = PROGRAM % linked_functions(
-        ["clock_of", "clock_after", "clock_ahead", "clock_steps"], layers_of(scripts_folder(), "dsps")
-    )
+    functions = ["clock_of", "clock_after", "clock_ahead", "clock_steps"]
+    text = PROGRAM % linked_functions(functions, layers_of(scripts_folder(), "dsps"))
     given = list(pairs())
     for start in range(0, len(given), 1_000):
         some = given[start : start + 1_000]

@@ -142,10 +142,7 @@ SCENES: dict[str, Operations] = {
     "acknowledge": (lambda desk: prepared(desk, "x", "y"), ops.Acknowledge("s", 1, TTL_S)),
     "publish after a loss": (lambda desk: prepared(desk, "x", lost=(desk.keys.clock,)), CUT),
     "fetch after a loss": (lambda desk: prepared(desk, "x", lost=(desk.keys.clock,)), FETCH),
-    "acknowledge after a loss": (
-        lambda desk: prepared(desk, "x", "y", lost=(desk.keys.clock,)),
-        ops.Acknowledge("s", 1, TTL_S),
-    ),
+    "acknowledge after a loss": (lambda desk: prepared(desk, "x", "y", lost=(desk.keys.clock,)), ops.Acknowledge("s", 1, TTL_S)),
     "subscribe after a loss": (lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)), SUBSCRIBE),
 }
 

@@ -53,13 +53,10 @@ def test_a_reply_outside_the_contract() -> None:
         *((PUBLISH, [1, b"1", 0, 0, []]), (PUBLISH, [1, b"1", 0, 0, [b"x1"]]), (PUBLISH, [1, b"1e+15", 0, 0, [b"c1"]])),
         *((PUBLISH, [b"1", b"1", 0, 0, [b"c1"]]), (PUBLISH, [1, b"9007199254740992", 0, 0, [b"c1"]])),
         (Subscribe("s", "n", 1, not_after_ms=1), [1, b"done", b"1", b"1", 0, 0]),
-        (Unsubscribe("s", "n", not_after_ms=1), [1, b"created"]),
-        (Fetch("s", 1, 1), [1, b"ok", b"1"]),
-        (Fetch("s", 1, 1), [1, b"ok", b"1", b"0", 0, 0, 0, b"1", 0, 0, [b"x", b"{}"]]),
-        (Fetch("s", 1, 1), [1, b"ok", b"1", b"0", 0, 0, 0, b"1", 0, 0, [b"1"]]),
-        (Acknowledge("s", 1, 1), [1, b"ok", b"1", b"1", 0, 0, 0]),
+        *((Unsubscribe("s", "n", not_after_ms=1), [1, b"created"]), (Fetch("s", 1, 1), [1, b"ok", b"1"])),
+        *((Fetch("s", 1, 1), [1, b"ok", b"1", b"0", 0, 0, 0, b"1", 0, 0, bad]) for bad in ([b"x", b"{}"], [b"1"])),
+        *((Acknowledge("s", 1, 1), [1, b"ok", b"1", b"1", 0, 0, 0]), (AskOld("s", ("a",)), None)),
         (AskOld("s", ("a", "b")), [1, b"ok", b"1", b"1", [1]]),
-        (AskOld("s", ("a",)), None),
     ):
         with pytest.raises(ScriptFault):
             MODEL.parse(operation, raw)

@@ -14,13 +14,12 @@ from tests.engine.http.serving import asking, coming
 COMMANDS_MAX = 6_000
 #: Views that hold waiting names against what workers have handlers for.
 _OF_ALL = ("/queues/q", "/queues/q/summary")
+_WAITING = "state=waiting&name=n1"
 VIEWS = (
-    *("/queues", "/queues/q", "/queues/q/summary", "/queues/q/jobs"),
-    *("/queues/q/jobs?state=waiting&name=n1", "/queues/q/jobs?state=waiting&text=nothing&newest=1"),
-    *("/queues/q/jobs?state=waiting&cursor=250", "/queues/q/jobs/some"),
-    *("/queues/q/jobs/some/events?since=1", "/queues/q/dead"),
-    "/queues/q/bulk?action=cancel&state=waiting&name=n1",
-    "/queues/q/bulk/count?action=cancel&state=waiting&name=n1&cursor=250&seen=250",
+    *("/queues", *_OF_ALL, "/queues/q/jobs"),
+    *(f"/queues/q/jobs?{query}" for query in (_WAITING, "state=waiting&text=nothing&newest=1", "state=waiting&cursor=250")),
+    *("/queues/q/jobs/some", "/queues/q/jobs/some/events?since=1", "/queues/q/dead", f"/queues/q/bulk?action=cancel&{_WAITING}"),
+    f"/queues/q/bulk/count?action=cancel&{_WAITING}&cursor=250&seen=250",
     *("/queues/q/schedules", "/queues/q/workers", "/queues/q/limits", "/api/queues/q"),
 )
 

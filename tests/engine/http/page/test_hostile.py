@@ -76,17 +76,14 @@ def hostile(queue: Queue, monkeypatch: pytest.MonkeyPatch, ironclaim_url: str, t
 @pytest.mark.parametrize("width", [390, 1440])
 def test_nothing_hostile_becomes_markup(window: Browser, hostile: str, ironclaim_url: str, tmp_path: Path, width: int) -> None:
     views = {
-        **{"/queues": "q", "/queues/q": "alert(4)", "/queues/q/jobs": "alert(4)"},
+        "/queues": "q", "/queues/q": "alert(4)", "/queues/q/jobs": "alert(4)", "/queues/q/jobs?state=dead": "alert(1)",
         "/queues/q/jobs?text=%22%3E%3Cscript%3Ealert(7)%3C/script%3E": "alert(7)",
-        **{"/queues/q/jobs?state=dead": "alert(1)", f"/queues/q/jobs/{hostile}": "onerror=alert(2)"},
-        **{"/queues/q/jobs/named-0": "alert(4)", "/queues/q/jobs/payload": "{{7*7}}"},
-        "/queues/q/dead": "alert(1)",
+        "/queues/q/jobs/named-0": "alert(4)", f"/queues/q/jobs/{hostile}": "onerror=alert(2)",
         "/queues/q/bulk?state=dead&action=requeue&text=%3Cimg%20src=x%20onerror=alert(8)%3E": "alert(8)",
-        **{"/queues/q/schedules": "alert(4)", "/queues/q/workers": "alert(1)"},
-        "/queues/q/limits": "alert(4)",
+        "/queues/q/dead": "alert(1)", "/queues/q/schedules": "alert(4)", "/queues/q/workers": "alert(1)",
+        "/queues/q/jobs/payload": "{{7*7}}", "/queues/q/limits": "alert(4)", "/channels": "alert(4)", "/runs": "alert(1)",
         "/queues/%3Cscript%3Ealert(9)%3C%7Cscript%3E": "alert(9)",
-        **{"/channels": "alert(4)", "/runs": "alert(1)"},
-    }
+    }  # fmt: skip
     with served(of_everything(ironclaim_url, tmp_path)) as base:
         for path, text in views.items():
             window.open(base + path, width=width)

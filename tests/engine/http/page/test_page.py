@@ -428,15 +428,15 @@ def noting(self: Any, told: list[Any], real: Any, *given: Any, **more: Any) -> A
 MOST_S = DURATION_MS_MAX // 1_000
 
 
-@pytest.mark.parametrize(
-    ("path", "field", "value", "bound"),
-    [
-        *((path, "length_s", f"{MOST_S + 1}", f"a whole number from 0 to {MOST_S}") for path in ("pause", "workers/w1/pause")),
-        *(("limits", "per_s", "9" * digits, f"a whole number from 0 to {MOST_S}") for digits in (13, 20)),
-        *(("limits", field, "9" * 13, f"a whole number from 0 to {RATE_MAX}") for field in ("rate", "concurrency")),
-        *(("pause", "length_s", value, "a whole number of at most 20 digits") for value in ("9" * 21, "-1", "1.5")),
-    ],
-)
+BAD_FORMS = [
+    *((path, "length_s", f"{MOST_S + 1}", f"a whole number from 0 to {MOST_S}") for path in ("pause", "workers/w1/pause")),
+    *(("limits", "per_s", "9" * digits, f"a whole number from 0 to {MOST_S}") for digits in (13, 20)),
+    *(("limits", field, "9" * 13, f"a whole number from 0 to {RATE_MAX}") for field in ("rate", "concurrency")),
+    *(("pause", "length_s", value, "a whole number of at most 20 digits") for value in ("9" * 21, "-1", "1.5")),
+]
+
+
+@pytest.mark.parametrize(("path", "field", "value", "bound"), BAD_FORMS)
 def test_a_form_is_refused_by_what_was_typed(client: httpx.Client, path: str, field: str, value: str, bound: str) -> None:
     answer = post(client, f"/queues/q/{path}", {"of": "name", "target": "mail", field: value})
     shown = unescape(answer.text)
@@ -456,6 +456,5 @@ def test_each_form_changes_what_it_says(client: httpx.Client, busy: Busy, monkey
     assert set(pauses) == {"late", "mail"} and 500_000 < pauses["mail"] - now_ms <= 600_000
     limits = [(one.name, one.key, one.concurrency, one.rate, one.per_ms, one.window) for one in busy.queue.limits()]
     assert sorted(limits, key=str) == [("mail", None, 3, 0, 0, "sliding"), (None, "k", 0, 5, 60_000, "fixed")]
-    assert [(one.name, one.enabled) for one in busy.queue.schedules.list()] == [
-        ("off", True)
-    ] and busy.queue.counts().waiting == 13
+    schedules = [(one.name, one.enabled) for one in busy.queue.schedules.list()]
+    assert schedules == [("off", True)] and busy.queue.counts().waiting == 13

@@ -81,10 +81,8 @@ def jobs() -> golden.Told:
         yield f"the life of one that is {found.state}", moments(found, 10_000)
     yield "a long life", (moments(job("active", **LONG), 10_500), job_views.bars(job("active", **LONG), 10_500))
     states = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished", "cancelled")
-    yield (
-        "offered",
-        {state: [word for word, _ in job_views.JOB_ACTIONS if job_views.offered(word, job(state))] for state in states},
-    )
+    actions = [word for word, _ in job_views.JOB_ACTIONS]
+    yield "offered", {state: [word for word in actions if job_views.offered(word, job(state))] for state in states}
     short = JobError(10_000, 9_999, "failed", "ValueError", "")
     yield "a short run", job_views.bars(job("dead", enqueued_ms=1, ended_ms=10_000, errors=(short,)), 20_000)
     yield "a run", job_views.bars(job("active", fence=3_000, owner="w1"), 4_000)
@@ -113,9 +111,7 @@ def graphs() -> golden.Told:
     yield "dead children", graph(OneJob(job("dead"), explained(), 1, children=(("c1", "dead"),), more_children=True))
 
 
-def limit(
-    name: str = "send", *, concurrency: int = 0, rate: int = 0, in_hand: int = 0, used: int = 0, holders: Any = ()
-) -> LimitInfo:
+def limit(name: str = "send", *, concurrency: int = 0, rate: int = 0, in_hand: int = 0, used: int = 0, holders: Any = ()) -> Any:
     return LimitInfo(name, None, False, concurrency, rate, 0, "sliding", in_hand, used, 0, 0, holders)
 
 
@@ -167,18 +163,11 @@ def queues() -> golden.Told:
         listed = queue_views.schedule_list([every] * count, 7, 5)
         yield f"{count} schedules", (len(listed.rows), listed.offset, listed.next, listed.now_ms)
     nine = tuple(f"n{at}" for at in range(9))
-    crew = (
-        worker("a", alive=False),
-        worker("c", in_hand=3, jobs=("j1",)),
-        worker("b", in_hand=12, jobs=nine, concurrency=20, names=nine),
-    )
-    held_back: Any = (
-        {"alive": False, "paused": True},
-        {"unreadable": "x", "paused": True},
-        {"paused": True, "gate_closed": True},
-    )
-    held_back += ({"gate_closed": True, "in_hand": 2}, {"in_hand": 2}, {"in_hand": 1}, {"concurrency": 0})
-    yield "states of workers", [queue_views.state_of(replace(worker(), **of)) for of in held_back]
+    crew = worker("a", alive=False), worker("c", in_hand=3, jobs=("j1",))
+    crew += (worker("b", in_hand=12, jobs=nine, concurrency=20, names=nine),)
+    kept: Any = ({"alive": False, "paused": True}, {"unreadable": "x", "paused": True}, {"paused": True, "gate_closed": True})
+    kept += ({"gate_closed": True, "in_hand": 2}, {"in_hand": 2}, {"in_hand": 1}, {"concurrency": 0})
+    yield "states of workers", [queue_views.state_of(replace(worker(), **of)) for of in kept]
     yield "workers", [queue_views.worker_list(SomeWorkers(some, bool(some), 9), 50) for some in (crew, ())]
 
 
