@@ -149,9 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
                 server.putheader(name, value)
             server.endheaders(body)
             reply = server.getresponse()
-            kept = {
-                name: value for name, value in reply.getheaders() if name.lower() not in ("transfer-encoding", "content-length")
-            }
+            dropped = ("transfer-encoding", "content-length")
+            kept = {name: value for name, value in reply.getheaders() if name.lower() not in dropped}
             return reply.status, kept, reply.read()
         finally:
             server.close()

@@ -36,9 +36,10 @@ def test_a_wrong_argument_is_named_before_anything_is_sent(field: str) -> None:
     assert caught.value.field == field and caught.value.bound
 
 
-@pytest.mark.parametrize(
-    "url", ["", "ftp://host", "//host", "http://", "http://user@host", "http://host?a=1", "http://host/#a", None, 3]
-)
+URLS = ["", "ftp://host", "//host", "http://", "http://user@host", "http://host?a=1", "http://host/#a", None, 3]
+
+
+@pytest.mark.parametrize("url", URLS)
 def test_an_address_is_checked(url: Any) -> None:
     with pytest.raises(InvalidArgument, match="^url: "):
         Client(url)

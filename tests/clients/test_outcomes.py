@@ -119,11 +119,8 @@ def test_a_change_without_key_is_sent_once_and_says_if_it_may_be_done(connect: C
 @one_face
 def test_a_look_has_certainly_done_nothing(connect: Connect, harmed: HttpRelay, queue: Queue) -> None:
     harm(harmed)
-    found = {
-        rule: raised(connect(harmed.url, attempt_ms=patience_ms(rule), deadline_ms=0).queue("emails").job, rule)
-        for rule in CHANGES
-    }
-    assert found == LOOKS
+    jobs = {rule: connect(harmed.url, attempt_ms=patience_ms(rule), deadline_ms=0).queue("emails").job for rule in CHANGES}
+    assert {rule: raised(job, rule) for rule, job in jobs.items()} == LOOKS
     with refusing() as nowhere:
         assert raised(connect(nowhere, deadline_ms=0).queue("emails").job, "away") == "ServerUnavailable"
 

@@ -33,10 +33,10 @@ def test_what_only_looks_is_repeated_until_the_deadline_and_nothing_was_done() -
         tried.after(LOST)
 
 
-@pytest.mark.parametrize(
-    ("failures", "error"),
-    [((UNDONE, UNDONE), ServerUnavailable), ((LOST, UNDONE), OutcomeUnknown), ((UNDONE, LOST), OutcomeUnknown)],
-)
+PAIRS = [((UNDONE, UNDONE), ServerUnavailable), ((LOST, UNDONE), OutcomeUnknown), ((UNDONE, LOST), OutcomeUnknown)]
+
+
+@pytest.mark.parametrize(("failures", "error"), PAIRS)
 def test_a_change_is_unknown_as_soon_as_one_attempt_was(failures: tuple[Failure, Failure], error: type[Exception]) -> None:
     now = [0.0]
     tried = attempts(CHANGE, now)

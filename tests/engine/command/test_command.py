@@ -43,12 +43,10 @@ def test_a_resharding_tells_what_it_does_and_what_is_left(queue: Queue) -> None:
     queue.enqueue("work", 1, id="runs")
     (job,) = claim(queue).jobs
     queue.enqueue("work", 1, id="waits")
-    assert ironclaim(*words, "--wait", "1ms") == Done(
-        1,
-        "queue mails: prepares 3 shards\nqueue mails: moves the jobs of 1 shard\n"
-        "queue   mails\nshards  3\nmoved   1\nleft    1\n",
-        "ironclaim: queue mails: 1 job left at the old shards, running or waiting for others; run this again later\n",
-    )
+    told = "queue mails: prepares 3 shards\nqueue mails: moves the jobs of 1 shard\n"
+    told += "queue   mails\nshards  3\nmoved   1\nleft    1\n"
+    left = "ironclaim: queue mails: 1 job left at the old shards, running or waiting for others; run this again later\n"
+    assert ironclaim(*words, "--wait", "1ms") == Done(1, told, left)
     queue.driver.run(queue.model.call(Finish((job.lease,))))
     assert ironclaim(*words, "--json") == Done(0, '{"queue": "mails", "shards": 3, "moved": 0, "left": 0}\n', "")
     # Other commands see that there are shards now.
@@ -70,14 +68,9 @@ def test_a_variable_that_is_nearly_one_of_ours_is_told_and_those_of_others_are_n
     others += "SERVICE_HOST SERVICE_PORT PORT_8080_TCP SHOP"
     given = {f"IRONCLAIM_{name}": "x" for name in ("OBSERVR", "LEASE_MSS", "URLS", *others.split())}
     done = ironclaim("queues", "--json", **given, IRONCLAIM_URL=ironclaim_url)
-    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (
-        0,
-        "[]\n",
-        [
-            f"ironclaim: IRONCLAIM_{name}: no command reads this variable, perhaps IRONCLAIM_{meant}"
-            for name, meant in (("LEASE_MSS", "LEASE_MS"), ("OBSERVR", "OBSERVER"), ("URLS", "URL"))
-        ],
-    )
+    meant = (("LEASE_MSS", "LEASE_MS"), ("OBSERVR", "OBSERVER"), ("URLS", "URL"))
+    lines = [f"ironclaim: IRONCLAIM_{name}: no command reads this variable, perhaps IRONCLAIM_{one}" for name, one in meant]
+    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (0, "[]\n", lines)
 
 
 def test_the_help_of_the_worker_has_each_setting_with_its_default() -> None:
@@ -190,9 +183,10 @@ def test_a_worker_is_told_the_model_of_its_queue(ironclaim_url: str, tmp_path: P
         assert queue.counts().waiting == 0
 
 
-@pytest.mark.parametrize(
-    ("model", "script"), [("lanes", "claim"), ("bull", "claim"), ("bananas:live", "tick"), ("dsps", "fetch")]
-)
+SCRIPTS = [("lanes", "claim"), ("bull", "claim"), ("bananas:live", "tick"), ("dsps", "fetch")]
+
+
+@pytest.mark.parametrize(("model", "script"), SCRIPTS)
 def test_a_script_is_printed_as_the_server_runs_it(model: str, script: str, client: Any) -> None:
     text = ironclaim("lua", script, "--model", model).stdout
     assert text.startswith("#!lua") and "local function server_us(" in text

@@ -150,12 +150,9 @@ def test_the_objects_that_a_worker_is_started_with_say_which_queues(ironclaim_ur
 
 def test_each_queue_of_a_group_has_its_checks(ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "grouped_for_health.py").write_text(
-        "from engine import Queue, WorkerGroup\n"
-        f"queues = [Queue(name, url={ironclaim_url!r}) for name in ('mails', 'bills')]\n"
-        "for queue in queues:\n    queue.job('send')(lambda: None)\n"
-        "group = WorkerGroup(queues)\nmails, bills = queues\n"
-    )
+    queues = f"mails, bills = [Queue(name, url={ironclaim_url!r}) for name in ('mails', 'bills')]\n"
+    jobs = "for queue in (mails, bills):\n    queue.job('send')(lambda: None)\ngroup = WorkerGroup([mails, bills])\n"
+    (tmp_path / "grouped_for_health.py").write_text(f"from engine import Queue, WorkerGroup\n{queues}{jobs}")
     for objects in (("grouped_for_health:group",), ("grouped_for_health:mails", "grouped_for_health:bills")):
         found = said("health", *objects, "--ready", *PATIENT)
         assert [check["queue"] for check in found["checks"]] == ["mails", "bills"]

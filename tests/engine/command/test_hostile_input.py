@@ -90,10 +90,8 @@ def test_terminals_with_few_characters_and_closed_pipes(queue: Queue, ironclaim_
     queue.enqueue("work", {"text": "äöü 😀"}, id="a", headers={"h": "é"})
     command = f"{sys.executable} -m engine jobs show a --queue mails --url {ironclaim_url}"
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "COLUMNS": "0"}
-    script = (
-        f"{command}; echo code $?; {command} --json; echo code $?; {command} >&-; echo code $?; {command} 2>&- <&-; echo code $?;"
-        f" ({command}; echo code $? >&2) | true; {command} >/dev/full; echo code $?"
-    )
+    script = "; ".join(f"{command} {of}; echo code $?" for of in ("", "--json", ">&-", "2>&- <&-"))
+    script += f"; ({command}; echo code $? >&2) | true; {command} >/dev/full; echo code $?"
     done = subprocess.run(["bash", "-c", script], env=ascii_only, capture_output=True, text=True, timeout=300, check=True)
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("code ")] == ["code 0"] * 4 + ["code 2"], done.stderr

@@ -255,12 +255,8 @@ def test_queues_and_workers(queue: Queue, at: tuple[str, ...], ironclaim_url: st
     assert all((row["done"], row["buried"]) == (row["finished_kept"], row["dead_total"]) for row in rows.values())
     assert {name: (row["waiting"], row["delayed"]) for name, row in rows.items()} == {"mails": (1, 0), "other": (0, 1)}
     assert ironclaim("workers", *at).stdout == "no workers\n"
-    program = (
-        "import sys, time; from engine import Handlers, Queue, Worker\n"
-        "handlers = Handlers()\n"
-        "handlers('other')(lambda job: None)\n"
-        "Worker(Queue('mails', url=sys.argv[1]), handlers, name='w1').run()\n"
-    )
+    program = "import sys; from engine import Handlers, Queue, Worker\nhandlers = Handlers()\n"
+    program += "handlers('other')(lambda job: None)\nWorker(Queue('mails', url=sys.argv[1]), handlers, name='w1').run()"
     worker = subprocess.Popen([sys.executable, "-c", program, ironclaim_url], cwd=ROOT)
     try:
         rows = wait_until(lambda: said("workers", *at), "the worker is listed", 120)

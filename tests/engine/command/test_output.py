@@ -26,10 +26,8 @@ def test_words_are_read() -> None:
 
 def test_json_has_escapes_where_the_terminal_lacks_the_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"é": ['a "é"', "\n\U0001f40d"]}
-    for encoding, wanted in {
-        "latin-1": '{"\\u00e9": ["a \\"\\u00e9\\"", "\\n\\ud83d\\udc0d"]}',
-        "utf-8": in_utf8(value, spaced=True),
-    }.items():
+    escaped = '{"\\u00e9": ["a \\"\\u00e9\\"", "\\n\\ud83d\\udc0d"]}'
+    for encoding, wanted in {"latin-1": escaped, "utf-8": in_utf8(value, spaced=True)}.items():
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
         assert json_text(value) == wanted
 

@@ -34,25 +34,18 @@ def peopled(desk: Desk) -> None:
     about |= {"in_hand": 2, "jobs": ["held"], "routing": {"routes": ["default"]}}
     desk.beat("a", about=json.dumps(about, separators=(",", ":")))
     desk.set_limit("n:main", concurrency=9).set_limit("k:acme", rate=2, per_ms=10_000).pause("slow", 60_000)
-    ends = {
-        job.lease.job: job.lease for job in desk.leased("done", "failing", "dying", "dead2", "skipped", "held", "p", key="acme2")
-    }
-    desk.tick(1_500).finished(ends["done"]).retried(
-        ends["failing"], 60_000, "Traceback (most recent call last)\n  x\nOSError: no way"
-    )
+    leased = desk.leased("done", "failing", "dying", "dead2", "skipped", "held", "p", key="acme2")
+    ends, trace = {job.lease.job: job.lease for job in leased}, "Traceback (most recent call last)\n  x\nOSError: no way"
+    desk.tick(1_500).finished(ends["done"]).retried(ends["failing"], 60_000, trace)
     desk.run(Bury((Failure(ends["dying"], "ValueError: no card 7"), Failure(ends["dead2"], "OSError: no route"))))
     desk.run(Drop((ends["skipped"],), ("skipped",), ("KeyError: 1",)))
     desk.enqueue("child", needs=("p",), on_parent_failure="ignore").enqueue("later", delay_ms=90_000, expires_ms=100_000)
-    desk.enqueue(
-        "whole", name="other", key="acme", priority=9, headers=(("trace", "t"),), unique="once", attempts=4, timeout_ms=5_000
-    )
+    more: Any = {"priority": 9, "headers": (("trace", "t"),), "unique": "once", "attempts": 4, "timeout_ms": 5_000}
+    desk.enqueue("whole", name="other", key="acme", **more)
     desk.queue.enqueue("other", 1, id="routed", route="gpu", target={"server": "s1"}, skip_on=["ValueError"])
     desk.enqueue("tail", name="other", key="acme", payload={"to": "a\u2028é"}).enqueue("paused", name="slow")
-    desk.run(
-        desk.took_operation(
-            RunTimes("main", "ok", 9_000, 4_000, ((43, 2), (44, 1))), RunTimes("main", "failed", 5, 5, ((20, 1),))
-        )
-    )
+    took = RunTimes("main", "ok", 9_000, 4_000, ((43, 2), (44, 1))), RunTimes("main", "failed", 5, 5, ((20, 1),))
+    desk.run(desk.took_operation(*took))
     desk.queue.schedules.put("nightly", "main", {"n": 1}, cron="0 3 * * *", zone="Europe/Berlin", missed="all")
     desk.queue.schedules.put("often", "other", every_ms=90_000, start_ms=START_MS)
     desk.tick(3_000)

@@ -76,10 +76,7 @@ NOT_SERVED = [
     (("--allowed-hosts", "*"), "allowed_hosts: '*' is not allowed"),
     (("--tokens", "/no/such/file"), "/no/such/file: No such file or directory"),
     (("--channels", "/no/such/file"), "/no/such/file: No such file or directory"),
-    (
-        ("--workers-min", "3", "--workers-max", "2"),
-        "workers_min: 3 is not allowed, it must be at most workers_max, which is 2",
-    ),
+    (("--workers-min", "3", "--workers-max", "2"), "workers_min: 3 is not allowed, it must be at most workers_max, which is 2"),
     (("--target-utilisation", "0"), "target_utilisation: 0.0 is not allowed, it must be a number from 0.01 to 1"),
     (("--drain-ms", "10"), "drain_ms: 10 is not allowed, it must be a whole number from 1000 to 86400000"),
 ]
@@ -103,13 +100,10 @@ def test_a_file_of_tokens_may_have_comments(tmp_path: Path) -> None:
 
 def test_a_bad_line_of_the_tokens_is_named_and_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "tokens.txt"
-    for line, told in (
-        ("ci operate", "line 4 of"),
-        # Without a name it would be for all queues.
-        ("ci operate " + "c" * 32 + " ,", "line 4 of"),
-        ("ci boss " + "c" * 32, "token.role"),
-        ("ci read short-secret", "token.secret"),
-    ):
+    secret = "c" * 32
+    # A comma alone names no queue, and without one the token would be for all of them.
+    lines = {"ci operate": "line 4 of", f"ci operate {secret} ,": "line 4 of", f"ci boss {secret}": "token.role"}
+    for line, told in {**lines, "ci read short-secret": "token.secret"}.items():
         file.write_text(f"{COMMENTS}{line}\n")
         with pytest.raises(Malformed) as refused:
             read_tokens(file)
