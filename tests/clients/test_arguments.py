@@ -8,6 +8,7 @@ import pytest
 
 from ironclaim_client import Client, InvalidArgument, NewJob
 from ironclaim_client.checks import duration_ms
+from tests.engine.helpers.producing import refused
 
 #: Nothing listens there: a call that were sent would raise ServerUnavailable.
 NOWHERE = "http://127.0.0.1:9"
@@ -41,17 +42,14 @@ URLS = ["", "ftp://host", "//host", "http://", "http://user@host", "http://host?
 
 @pytest.mark.parametrize("url", URLS)
 def test_an_address_is_checked(url: Any) -> None:
-    with pytest.raises(InvalidArgument, match="^url: "):
-        Client(url)
+    refused(InvalidArgument, "^url: ", Client, url)
 
 
 @pytest.mark.parametrize("token", ["", " a", "a\r\nX: y", "ä"])
 def test_a_token_is_what_a_header_can_carry(token: str) -> None:
-    with pytest.raises(InvalidArgument, match="^token: "):
-        Client(NOWHERE, token=token)
+    refused(InvalidArgument, "^token: ", Client, NOWHERE, token=token)
 
 
 def test_a_length_of_time_may_be_a_timedelta_and_is_rounded_up() -> None:
     assert duration_ms("wait_ms", timedelta(seconds=1, microseconds=1), 2_000) == 1_001
-    with pytest.raises(InvalidArgument):
-        duration_ms("wait_ms", timedelta(seconds=3), 2_000)
+    refused(InvalidArgument, None, duration_ms, "wait_ms", timedelta(seconds=3), 2_000)

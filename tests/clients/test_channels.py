@@ -12,6 +12,7 @@ from engine.http.settings import HttpSettings
 from tests.clients.conftest import TOKEN, meanwhile
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay, Rule
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.channels.desk import SECRET, base64_of, token
 from tests.engine.http.serving import served
@@ -109,9 +110,8 @@ def test_a_subscription_without_name_has_its_own_and_ends_with_its_block(connect
 def test_a_subscription_ends_when_its_subscriber_is_gone(connect: Connect, harmed: HttpRelay) -> None:
     face = connect(harmed.url)
     channel = face.channel("news")
-    with pytest.raises(ironclaim_client.NotFound) as caught:
-        channel.poll("nobody")
-    assert caught.value.code == "dsps.storage.subscription-not-found" and caught.value.status == 404
+    caught = refused(ironclaim_client.NotFound, None, channel.poll, "nobody")
+    assert caught.code == "dsps.storage.subscription-not-found" and caught.status == 404
     channel.subscribe("ada")
     channel.publish(1)
 
@@ -131,38 +131,32 @@ def test_a_token_that_is_refused_ends_it_with_the_servers_reason(connect: Connec
     with served(HttpSettings(url=ironclaim_url, allow_changes=True, channels=channels)) as base:
         assert connect(base, token=token("HS256", SECRET)).channel("news").publish(1, id="m1") == "m1"
         for call in (lambda face: face.channel("news").publish(1), lambda face: face.take("news", 1)):
-            with pytest.raises(ironclaim_client.NotPermitted) as caught:
-                call(connect(base, token=token("HS256", bytes(64))))
-            assert caught.value.status == 403 and caught.value.code == "dsps.auth.rejected"
+            caught = refused(ironclaim_client.NotPermitted, None, call, connect(base, token=token("HS256", bytes(64))))
+            assert caught.status == 403 and caught.code == "dsps.auth.rejected"
 
 
 def test_what_the_server_refuses_is_not_repeated(connect: Connect, harmed: HttpRelay) -> None:
-    with pytest.raises(ironclaim_client.Refused) as caught:
-        connect(harmed.url).channel("news").publish(1, id="Not-Lower-Case")
-    assert caught.value.status == 400 and "messageID" in str(caught.value) and len(harmed.seen) == 1
-    with pytest.raises(ironclaim_client.NotPermitted):
-        connect(harmed.url, token=None).channel("news").publish(1)
+    caught = refused(ironclaim_client.Refused, None, connect(harmed.url).channel("news").publish, 1, id="Not-Lower-Case")
+    assert caught.status == 400 and "messageID" in str(caught) and len(harmed.seen) == 1
+    refused(ironclaim_client.NotPermitted, None, connect(harmed.url, token=None).channel("news").publish, 1)
 
 
 def test_a_redirection_is_not_followed_so_that_the_token_goes_nowhere_else(connect: Connect, harmed: HttpRelay) -> None:
     harmed.next("elsewhere")
-    with pytest.raises(ironclaim_client.UnexpectedReply, match="sends elsewhere"):
-        connect(harmed.url).channel("news").publish(1)
+    refused(ironclaim_client.UnexpectedReply, "sends elsewhere", connect(harmed.url).channel("news").publish, 1)
     assert len(harmed.seen) == 1
 
 
 def test_what_is_raised_says_whether_something_may_have_been_done(connect: Connect, harmed: HttpRelay) -> None:
     hasty = connect(harmed.url, deadline_ms=0).channel("news")
     harmed.next("lose_reply", of="PUT")
-    with pytest.raises(ironclaim_client.OutcomeUnknown, match="^PUT /channel/news/message/m1: "):
-        hasty.publish(1, id="m1")
+    refused(ironclaim_client.OutcomeUnknown, "^PUT /channel/news/message/m1: ", hasty.publish, 1, id="m1")
     hasty.publish(1, id="m1")
     with pytest.raises(ironclaim_client.ServerUnavailable, match="^PUT /channel/news/message/m2: "):
         connect("http://127.0.0.1:9", deadline_ms=200).channel("news").publish(1, id="m2")
     harmed.next("lose_reply", of="GET")
     hasty.subscribe("ada")
-    with pytest.raises(ironclaim_client.ServerUnavailable):
-        hasty.poll("ada")
+    refused(ironclaim_client.ServerUnavailable, None, hasty.poll, "ada")
 
 
 def test_a_call_that_is_cancelled_closes_its_connection(application_url: str) -> None:

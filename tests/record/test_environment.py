@@ -15,6 +15,7 @@ from record import environment
 from record.environment import FILE, led, recording
 from record.history import HistoryFile
 from tests.engine.helpers import warm
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.schema import checked_rows
 
 ROOT = Path(__file__).parents[2]
@@ -67,13 +68,11 @@ def test_a_process_has_one_file_for_all_its_queues_and_its_children_have_none(ir
 def test_a_file_that_cannot_be_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_recorder", None)
     monkeypatch.delenv(FILE, raising=False)
-    with pytest.raises(Malformed, match=f"^{FILE}: None is not allowed, it must be the file"):
-        environment.observer("q")
+    refused(Malformed, f"^{FILE}: None is not allowed, it must be the file", environment.observer, "q")
     for file, error in ((tmp_path / "none" / "w.jsonl", OSError), (tmp_path / 'a"b.jsonl', Malformed)):
         monkeypatch.setenv(FILE, str(file))
         for _ in range(2):  # Also the second queue of the process.
-            with pytest.raises(error):
-                environment.observer("q")
+            refused(error, None, environment.observer, "q")
     assert not list(tmp_path.iterdir())
 
 
@@ -161,8 +160,7 @@ def test_what_a_process_is_told_of_its_queues(tmp_path: Path, monkeypatch: pytes
     recorder = environment._recorder
     assert recorder is not None and closing == [recorder.close]
     told(recording(tmp_path / "a.jsonl"))
-    with pytest.raises(Malformed, match="a file of this process alone: another one records in it"):
-        environment.observer("mails")
+    refused(Malformed, "a file of this process alone: another one records in it", environment.observer, "mails")
     assert os.environ[FILE] == str(tmp_path / "a.jsonl")
     told(recording(tmp_path / "b.jsonl"))
     assert [seen(name) for name in ("x", "y")] == [("Recorder", None, "", False, name) for name in ("x", "y")]

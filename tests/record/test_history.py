@@ -14,6 +14,7 @@ import pytest
 
 from engine.testing import start_guarded
 from record import history
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -169,8 +170,7 @@ def test_a_file_that_another_writer_has_alone_is_refused_and_not_kept_open(
     first = history.HistoryFile(tmp_path / "a.jsonl", proc="a", role="worker", alone=True)
     closed, close = list[int](), os.close
     monkeypatch.setattr(os, "close", closed.append)
-    with pytest.raises(BlockingIOError):
-        history.HistoryFile(first.path, proc="a", role="worker", alone=True)
+    refused(BlockingIOError, None, history.HistoryFile, first.path, proc="a", role="worker", alone=True)
     first.close()
     assert len(closed) == len(set(closed)) == 2
     for descriptor in closed:
@@ -216,8 +216,7 @@ def test_a_machine_without_a_boot_id_has_none(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
-        history.HistoryFile(tmp_path / "none" / "a.jsonl", proc="a", role="worker")
+    refused(OSError, "No such file", history.HistoryFile, tmp_path / "none" / "a.jsonl", proc="a", role="worker")
 
 
 def written(path: Path, data: bytes) -> Path:
@@ -249,8 +248,7 @@ def test_a_corrupt_line_is_named_and_the_rest_is_read(tmp_path: Path, line: byte
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", b'{"v":%d,"seq":0}\n' % (history.SCHEMA_VERSION + 1))
     words = rf"history file a\.jsonl: schema version {history.SCHEMA_VERSION + 1}.* up to {history.SCHEMA_VERSION}"
-    with pytest.raises(history.HistoryError, match=words):
-        history.load_file(path)
+    refused(history.HistoryError, words, history.load_file, path)
 
 
 def test_an_older_version_gains_its_missing_columns() -> None:
@@ -260,8 +258,8 @@ def test_an_older_version_gains_its_missing_columns() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(history.HistoryError, match=r"^history file none\.jsonl: No such file or directory$"):
-        history.load_file(tmp_path / "none.jsonl")
+    words = r"^history file none\.jsonl: No such file or directory$"
+    refused(history.HistoryError, words, history.load_file, tmp_path / "none.jsonl")
 
 
 def test_a_folder_is_read_by_name(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from record.history import HistoryFile
 from record.recorder import Recorder, Sink, result_crc
 from tests.engine.desk import write_run
-from tests.engine.helpers.producing import claim, claim_operation, hurry, some_handlers
+from tests.engine.helpers.producing import claim, claim_operation, hurry, refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import checked_rows, raw_rows
 from tests.engine.helpers.waiting import wait_until
@@ -263,12 +263,10 @@ def test_rule_31_a_stale_answer_is_definite_only_when_no_copy_is_unanswered(
 def test_rule_31_without_an_answer_only_what_was_never_sent_is_fail(queue: Queue, relay: Relay, path: Path) -> None:
     queue.driver.deadline_ms = 100
     relay.standing = "lose_request"
-    with pytest.raises(OutcomeUnknown):
-        queue.enqueue("work", {}, id="lost")
+    refused(OutcomeUnknown, None, queue.enqueue, "work", {}, id="lost")
     relay.down()
     queue.driver.close()
-    with pytest.raises(ServerUnavailable):
-        queue.enqueue("work", {}, id="never")
+    refused(ServerUnavailable, None, queue.enqueue, "work", {}, id="never")
     unknown, unsent = operations(path, type="info"), operations(path, type="fail")
     assert [row["items"][0]["job"] for row in (*unknown, *unsent)] == ["lost", "never"]
     assert unknown[0]["sends"] >= 1 and unsent[0]["sends"] == 0 and unsent[0]["error"] and unsent[0]["errors"]

@@ -12,6 +12,7 @@ from engine.ops import channels as ops
 from engine.ops.base import Call, Operation
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
 from tests.engine.desk import CUT_OFF, WRITES
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import DEADLINE_S
 
 #: Both messages in one call.
@@ -258,8 +259,7 @@ def test_a_key_of_another_type_is_named_and_nothing_is_changed(desk: ChannelDesk
     desk.redis.delete(key)
     desk.redis.rpush(key, "x")
     before, lives = desk.dump(), desk.lives()
-    with pytest.raises(WrongKeyType, match=key.replace("{", r"\{").replace("}", r"\}")):
-        desk.run(OPERATIONS[name][0])
+    refused(WrongKeyType, key.replace("{", r"\{").replace("}", r"\}"), desk.run, OPERATIONS[name][0])
     assert (desk.dump(), desk.lives()) == (before, lives)
     # As soon as it is gone, everything goes on.
     desk.redis.delete(key)
@@ -301,8 +301,7 @@ def test_when_memory_is_full_only_what_adds_something_is_refused(desk: ChannelDe
     desk.redis.config_set("maxmemory", 1)
     try:
         for call in (lambda: desk.publish("m3"), lambda: desk.subscribe("other")):
-            with pytest.raises(ServerUnavailable, match="OOM"):
-                call()
+            refused(ServerUnavailable, "OOM", call)
         assert ids(desk.fetch()) == ["m1", "f2"] and desk.old("m1").result == "ok"
         assert desk.acknowledge(2).result == "OK" and desk.unsubscribe().result == "deleted"
     finally:

@@ -10,6 +10,7 @@ from engine.models.dsps import DspsModel
 from engine.ops.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe, Unsubscribe
 from engine.redis.scripts import scripts_folder
 from tests.engine.channels.channel_desk import message
+from tests.engine.helpers.producing import refused
 
 MODEL = DspsModel("orders")
 PUBLISH = Publish((message("a"),), 1, not_after_ms=1)
@@ -18,16 +19,13 @@ PUBLISH = Publish((message("a"),), 1, not_after_ms=1)
 def test_its_settings() -> None:
     assert models.Dsps() == models.Dsps(rules=(models.ChannelRule(".+", 1_800_000),), storage="redis")
     for wrong in ((), "x", (1,)):
-        with pytest.raises(Malformed, match="rules"):
-            models.Dsps(rules=wrong)  # type: ignore[arg-type]
+        refused(Malformed, "rules", models.Dsps, rules=wrong)
     for name in ("", "a b", None):
-        with pytest.raises(Malformed, match="storage"):
-            models.Dsps(storage=name)  # type: ignore[arg-type]
+        refused(Malformed, "storage", models.Dsps, storage=name)
 
 
 def test_no_queue_takes_it() -> None:
-    with pytest.raises(Malformed, match="model"):
-        Queue("q", models.Dsps(), url="redis://localhost:1")  # type: ignore[arg-type]
+    refused(Malformed, "model", Queue, "q", models.Dsps(), url="redis://localhost:1")
 
 
 @pytest.mark.feature("DS23", model="dsps")
@@ -44,8 +42,7 @@ def test_another_folder_of_scripts(tmp_path: Path) -> None:
         shutil.copytree(scripts_folder() / "dsps", tmp_path / name / "dsps")
     assert DspsModel("orders", tmp_path / "whole").scripts["fetch"] == MODEL.scripts["fetch"]
     (tmp_path / "less" / "dsps" / "fetch.lua").unlink()
-    with pytest.raises(ScriptFault, match="no fetch.lua"):
-        DspsModel("orders", tmp_path / "less").call(Fetch("s", 1, 1))
+    refused(ScriptFault, "no fetch.lua", DspsModel("orders", tmp_path / "less").call, Fetch("s", 1, 1))
 
 
 def test_a_reply_outside_the_contract() -> None:
@@ -58,5 +55,4 @@ def test_a_reply_outside_the_contract() -> None:
         *((Acknowledge("s", 1, 1), [1, b"ok", b"1", b"1", 0, 0, 0]), (AskOld("s", ("a",)), None)),
         (AskOld("s", ("a", "b")), [1, b"ok", b"1", b"1", [1]]),
     ):
-        with pytest.raises(ScriptFault):
-            MODEL.parse(operation, raw)
+        refused(ScriptFault, None, MODEL.parse, operation, raw)

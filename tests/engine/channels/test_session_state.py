@@ -166,10 +166,7 @@ def test_a_refusal_as_late_is_unknown_only_where_a_copy_is_unanswered(told: Told
 def test_what_came_of_many_is_told_apart() -> None:
     good, lost, away = Published("created", 1), OutcomeUnknown("lost"), ServerUnavailable("away")
     assert replies.concluded([good, good], 2) == [good, good]
-    with pytest.raises(PartlyPublished, match="1 of 3 messages") as partly:
-        replies.concluded([good, lost], 3)
-    assert partly.value.results[:2] == (good, lost) and isinstance(partly.value.results[2], ServerUnavailable)
-    with pytest.raises(ServerUnavailable, match="away"):
-        replies.concluded([away], 3)
-    with pytest.raises(OutcomeUnknown, match="lost"):
-        replies.concluded([lost, lost], 2)
+    partly = refused(PartlyPublished, "1 of 3 messages", replies.concluded, [good, lost], 3)
+    assert partly.results[:2] == (good, lost) and isinstance(partly.results[2], ServerUnavailable)
+    refused(ServerUnavailable, "away", replies.concluded, [away], 3)
+    refused(OutcomeUnknown, "lost", replies.concluded, [lost, lost], 2)

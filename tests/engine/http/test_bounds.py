@@ -236,8 +236,7 @@ def test_only_routes_that_say_what_they_need_are_served() -> None:
         (Mount("/x", routes=[Route("/y", lambda request: Response())]), "/y: its endpoint does not say"),
         (WebSocketRoute("/y", anything), "is neither a route"),
     ):
-        with pytest.raises(TypeError, match=words):
-            application._check(route)
+        refused(TypeError, words, application._check, route)
 
 
 # -- channels

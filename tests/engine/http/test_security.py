@@ -24,6 +24,7 @@ from engine.http.access import needs, public
 from engine.http.channels.settings import ChannelSettings
 from engine.http.serving import check_bind
 from engine.http.settings import Access, HttpSettings, Token
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.refusing import malformed
 from tests.engine.helpers.waiting import STREAM_S, soon, wait_until
 from tests.engine.http.serving import asking, audited, bearer, rest_of, served
@@ -417,8 +418,7 @@ def test_a_body_is_refused_by_what_is_said_of_its_length(status: int | None, len
 
 def test_others_are_let_in_only_where_somebody_is_asked_who_it_is() -> None:
     for host in (*("0.0.0.0", "::", "192.0.2.1", "example.org", "127.0.0.1.example.org", "localhost.example.org"), ""):
-        with pytest.raises(errors.Malformed, match="host"):
-            serving.server(HttpSettings(), host=host)
+        refused(errors.Malformed, "host", serving.server, HttpSettings(), host=host)
         check_bind(host, HttpSettings(tokens=TOKENS))
         for own in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
             check_bind(own, HttpSettings())
@@ -505,5 +505,4 @@ def test_a_route_that_does_not_say_what_it_needs_is_no_application(monkeypatch: 
     for endpoint, method in ((anything, "GET"), (reads, "POST"), (changes, "GET")):
         own = [Route("/x", endpoint, methods=[method])]
         monkeypatch.setattr(routes, "page_routes", lambda settings, own=own: own)
-        with pytest.raises(TypeError, match="/x"):
-            applications.application(HttpSettings())
+        refused(TypeError, "/x", applications.application, HttpSettings())
