@@ -18,7 +18,6 @@ from engine.command.arguments import duration_ms
 from engine.command.main import _parser  # pyright: ignore[reportPrivateUsage]
 from engine.ops.claims import Finish
 from engine.options import sentences, settings_of
-from engine.testing import free_port
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.helpers.producing import claim
 
@@ -101,40 +100,6 @@ def test_the_version_is_told_without_importing_what_commands_need() -> None:
     assert version == f"ironclaim {__version__}" and modules.split()[0] == "0"
     # The client alone takes more than 100 ms.
     assert not {"redis", "asyncio", "engine.command.worker", "engine.queue.synchronous"} & {*modules.split()}
-
-
-def test_bad_arguments_are_one_line_before_anything_is_sent() -> None:
-    nowhere = f"redis://127.0.0.1:{free_port()}"
-    for arguments, complaint in (
-        (("pause",), "the following arguments are required: --queue"),
-        (("pause", "--queue", "two words"), "queue: 'two words'"),
-        (("pause", "send", "--queue", "q", "--for", "10"), "'10': it must be a number with a unit"),
-        (("top", "--queue", "q", "--every-s", "0"), "--every-s: 0.0 is not allowed, it must be 0.1 to 3600"),
-        (("worker", "no_such_module:handlers", "--queue", "q"), "object: 'no_such_module:handlers'"),
-        (("worker", "m:h", "--queue", "q", "--model", "resque"), "one of lanes, bridge, bananas, bull, mosquito"),
-        (("worker", "m:h", "--queue", "q", "--model", "resque"), "'resque': it must be one of "),
-        (("worker", "m:h", "--queue", "q", "--model", "bananas:dead"), "'bananas:dead': it must be one of lanes"),
-        (("nonsense",), "invalid choice: 'nonsense' (choose from worker, "),
-        (("enqeue",), "invalid choice: 'enqeue', perhaps enqueue (choose from worker, "),
-        (("jobs", "lst", "--queue", "q"), "invalid choice: 'lst', perhaps list (choose from list, history, "),
-        (("enqueue", "send", "--quue", "q"), "are required: --queue; --quue, perhaps --queue; see ironclaim enqueue"),
-        (("serve", "--port", "80800"), "port: 80800 is not allowed, it must be a whole number from 0 to 65535"),
-        (("serve", "--tokens", "no/file"), "ironclaim: no/file: No such file or directory"),
-        (("lua", "enqeue"), "workers, perhaps enqueue"),
-        (("limits", "set", "a", "--queue", "q", "--window", "slidng"), "'slidng', perhaps sliding (choose from "),
-        ((), "the following arguments are required: COMMAND"),
-        # The line says where they are described.
-        (("worker", "m:h", "--procceses", "2"), "--procceses 2, perhaps --processes; see ironclaim worker --help"),
-        (
-            ("worker", "m:h", "--procceses", "2", "--nmae", "a"),
-            "--procceses 2 --nmae a; --procceses, perhaps --processes; --nmae, perhaps --name; see",
-        ),
-        (("jobs", "show", "--queue", "q"), "are required: job; see ironclaim jobs show --help"),
-        # A part of an option is not the option: tomorrow it may be part of two.
-        (("queues", "--js"), "unrecognized arguments: --js, perhaps --json; see ironclaim queues --help"),
-        (("--versoin",), "see ironclaim --help"),
-    ):
-        assert complaint in refused(*arguments, IRONCLAIM_URL=nowhere), arguments
 
 
 def test_a_server_that_is_not_there_is_one_line(ironclaim_url: str) -> None:

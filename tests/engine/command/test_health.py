@@ -17,7 +17,7 @@ import pytest
 from engine import Queue, Worker
 from engine.ops.workers import Beat
 from engine.testing import EmbeddedServer, free_port
-from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
+from tests.engine.command.running import ROOT, Done, ironclaim, said
 from tests.engine.helpers import warm
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.producing import raw_client
@@ -162,14 +162,3 @@ def test_a_module_that_hangs_ends_in_bounded_time_with_one_line(tmp_path: Path) 
     (tmp_path / "hanging.py").write_text("import threading\nthreading.Event().wait()\n")
     done = probe(tmp_path, "hanging:queue", "--live", "--timeout", "600ms")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "ironclaim: health: no answer in 0.6 s\n")
-
-
-def test_bad_arguments_cannot_be_taken_for_an_answer() -> None:
-    for arguments, complaint in (
-        ((), "--queue: None"),
-        (("--live", "--ready", "--queue", "q"), "not allowed with argument"),
-        (("--queue", "q", "--timeout", "10ms"), "--timeout: 10"),
-        (("--queue", "q", "--timeout", "soon"), "a number with a unit"),
-        (("no_such_module:queue",), "object: 'no_such_module:queue'"),
-    ):
-        assert complaint in refused("health", *arguments), arguments

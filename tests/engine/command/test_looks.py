@@ -221,20 +221,6 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...], cl
     assert last is not None and (last.payload, last.options) == ({}, Options())
 
 
-def test_enqueue_refuses_what_no_job_may_have(at: tuple[str, ...]) -> None:
-    for arguments, message in (
-        (("--payload", "{"), "argument --payload: a str of length 1: it must be JSON"),
-        (("--priority", "11"), "priority: 11 is not allowed, it must be a whole number from 1 to 10"),
-        (("--delay-ms", "soon"), "argument --delay-ms: 'soon': it must be a number with a unit"),
-        (("--headers", "a"), "argument --headers: a str of length 1: it must be NAME=VALUE"),
-        (("--run-at-ms", "tomorrow"), "argument --run-at-ms: 'tomorrow': it must be ISO 8601"),
-        (("--backoff", "wild"), "argument --backoff: invalid choice: 'wild'"),
-        (("--on-failure", "3"), "argument --on-failure: a str of length 1: it must be a JSON object with a name"),
-        (("--urgency", "3"), "unrecognized arguments: --urgency"),
-    ):
-        assert message in refused("enqueue", "send", *arguments, *at)
-
-
 def test_the_help_of_enqueue_says_what_each_option_is() -> None:
     shown = " ".join(ironclaim("enqueue", "--help").stdout.split())
     for option in OPTIONS:

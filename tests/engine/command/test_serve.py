@@ -13,7 +13,7 @@ import pytest
 from engine import Malformed, Queue
 from engine.command.serve import read_tokens
 from engine.testing import free_port
-from tests.engine.command.running import ROOT, refused
+from tests.engine.command.running import ROOT
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -67,24 +67,6 @@ def test_its_metrics_want_workers_as_its_flags_say(ironclaim_url: str) -> None:
             queue.enqueue("a", {})
         # At least 20 jobs in a second, of a second each, want 25 workers with one handler.
         assert 'ironclaim_wanted_workers{queue="mails"} 9' in client.get("/api/queues/mails/metrics").text
-
-
-NOT_SERVED = [
-    (("--host", "0.0.0.0"), "host: '0.0.0.0' is not allowed, it must be a loopback address"),
-    (("--url", "http://x"), "url: "),
-    (("--model", "resque"), "model: 'resque' is not allowed, it must be one of lanes"),
-    (("--allowed-hosts", "*"), "allowed_hosts: '*' is not allowed"),
-    (("--tokens", "/no/such/file"), "/no/such/file: No such file or directory"),
-    (("--channels", "/no/such/file"), "/no/such/file: No such file or directory"),
-    (("--workers-min", "3", "--workers-max", "2"), "workers_min: 3 is not allowed, it must be at most workers_max, which is 2"),
-    (("--target-utilisation", "0"), "target_utilisation: 0.0 is not allowed, it must be a number from 0.01 to 1"),
-    (("--drain-ms", "10"), "drain_ms: 10 is not allowed, it must be a whole number from 1000 to 86400000"),
-]
-
-
-@pytest.mark.parametrize(("words", "told"), NOT_SERVED)
-def test_what_it_cannot_serve_is_one_line(words: tuple[str, ...], told: str) -> None:
-    assert told in refused("serve", *words)
 
 
 #: A file of tokens begins so: with three lines that name none.

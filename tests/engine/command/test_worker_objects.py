@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 
 from engine import Queue, models
 from engine.command.worker import _changed, _home_of, _sources  # pyright: ignore[reportPrivateUsage]
+from engine.testing import free_port
+from tests import golden
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.waiting import wait_until, whole_lines
@@ -175,41 +178,22 @@ def test_objects_are_found_by_dotted_names(shop: Shop, reference: str) -> None:
     assert (done.returncode, done.stderr, shop.ran()) == (0, "", ["mails 1"])
 
 
-CONTRADICTIONS: list[tuple[tuple[str, ...], dict[str, str], str]] = [
-    (("mails", "--queue", "bills"), {}, "--queue: 'bills' is not allowed, it must be left out, or as {}:mails says: 'mails'"),
-    (("mails",), {"IRONCLAIM_QUEUE": "bills"}, "IRONCLAIM_QUEUE: 'bills' is not allowed"),
-    (("mails", "--url", "redis://elsewhere"), {}, "--url: 'redis://elsewhere' is not allowed"),
-    (("bills",), {"IRONCLAIM_URL": "redis://elsewhere"}, "IRONCLAIM_URL: 'redis://elsewhere' is not allowed"),
-    (("mails", "--prefix", "bank"), {}, "--prefix: 'bank' is not allowed, it must be left out, or as {}:mails says: 'shop'"),
-    (("bills", "--model", "bull"), {}, '--model: "Bull('),
-    (("bills", "--model", "mosquito"), {}, '--model: "Mosquito('),
-    (("mails slips", "--queue", "mails"), {}, "--queue: 'mails' is not allowed, it must be left out, or as {}:slips says"),
-    (("group", "--concurrency", "3"), {}, "3 is not allowed, it must be left out: {}:group has settings of its own"),
-    (("group", "--concurrency", "3"), {}, "ironclaim: --concurrency: 3 is not allowed"),
-    (("group",), {"IRONCLAIM_WEIGHTS": "6,3"}, "IRONCLAIM_WEIGHTS: (6, 3) is not allowed"),
-    (("worker", "--prefix", "bank"), {}, "--prefix: 'bank' is not allowed"),
-    (("mails", "--weights", "1"), {}, "--weights: (1,) is not allowed, it must be left out: it is for several queues"),
-    (("handlers", "--queue", "q", "--strategy", "strict"), {}, "--strategy: 'strict' is not allowed"),
-    (("mails slips", "--weights", "1,2,3"), {}, "weights: (1, 2, 3) is not allowed, it must be one for each of the 2 queues"),
-    (("mails slips", "--weights", "1,x"), {}, "'1,x': it must be whole numbers with commas between"),
-    (("mails", "--lua", "scripts"), {}, "--lua: 'scripts' is not allowed"),
-    (("mails handlers",), {}, "it must be queues alone, Handlers objects alone, or one Worker or WorkerGroup"),
-    (("group mails",), {}, "it must be queues alone"),
-    (("handlers",), {}, "--queue: None is not allowed, it must be given with a Handlers object"),
-    (("handlers handlers", "--queue", "q"), {}, "name: 'plain' is not allowed"),
-    (("mails mails",), {}, "it must be a list of 1 to 16 different Queues"),
-    (("empty",), {}, "at least one: a worker claims the jobs of empty that it has handlers for"),
-    (("mail",), {}, "(module {} has no mail, perhaps mails)"),
-    (("send",), {}, "({}:send is a TaskFunction; {} has mails, bills, slips, empty, handlers, more, worker, group)"),
-    (("mails", "--log-level", "loud"), {}, "'loud': it must be one of debug, info, warning, error, critical"),
-]
+#: Commands that are refused, each with the line that says why; one that is added to the file is carried out, too.
+REFUSED = "engine/refused.txt"
 
 
-def test_what_contradicts_an_object_is_refused_by_name(shop: Shop) -> None:
-    for (objects, *options), environment, complaint in CONTRADICTIONS:
-        done = ironclaim("worker", *shop.named(objects), *options, "--burst", **environment)
-        assert (done.returncode, done.stdout) == (2, "") and complaint.format(shop.name, shop.name) in done.stderr
-        assert "Traceback" not in done.stderr and done.stderr.rstrip().splitlines()[-1].startswith("ironclaim")
+def test_what_no_command_takes_is_one_line_before_anything_is_sent(shop: Shop) -> None:
+    """Nobody is where the environment says; objects of a module know a server of their own."""
+    nowhere, text = {"IRONCLAIM_URL": f"redis://127.0.0.1:{free_port()}"}, ""
+    for line in (golden.FOLDER / REFUSED).read_text().splitlines():
+        if line.startswith(("$ ", "# ")):
+            text += f"{line}\n"
+        if line.startswith("$ "):
+            settings, _, words = line.removeprefix("$ ").replace("shop:", f"{shop.name}:").partition("ironclaim")
+            environment = dict(setting.split("=") for setting in settings.split()) or ({} if "shop:" in line else nowhere)
+            told = refused(*shlex.split(words), **environment)
+            text += told.replace(shop.name, "shop").replace(shop.url, "URL").replace(str(shop.folder), "FOLDER")
+    golden.same(REFUSED, text)
 
 
 def test_what_agrees_with_an_object_is_no_contradiction(shop: Shop) -> None:
