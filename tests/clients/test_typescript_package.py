@@ -1,6 +1,7 @@
 """The TypeScript package: what npm packs of it, and that a strict program of a user compiles against it."""
 
 import json
+import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -8,32 +9,12 @@ from pathlib import Path
 import pytest
 
 from chaos.interop import node
-from tests.clients.conftest import ROOT, run
+from tests.clients.conftest import ROOT, SCENARIOS, run
 
 #: npm packs, and compiles.
 pytestmark = pytest.mark.slow
 
 MODULES = {path.stem for path in (node.CLIENT / "src").glob("*.ts")}
-
-PROGRAM = """
-import { Client, type Enqueued, JobFailed, type Message, type Result } from "@ironclaim/client";
-
-const client = new Client({ url: "http://127.0.0.1:8080", token: "secret" });
-const queue = client.queue("emails");
-const signal = AbortSignal.timeout(1000);
-export const enqueued: Enqueued = await queue.enqueue("welcome", { to: "ada" }, { priority: 8, signal });
-export const result: Result = await queue.result(enqueued.id, { waitMs: 100 });
-export const answer: { sum: number } = await queue.call<{ sum: number }>("add", [1, 2]);
-for await (const message of client.channel("news").messages<{ text: string }>({ subscriber: "ada" })) {
-  const read: Message<{ text: string }> = message;
-  console.log(read.content.text);
-}
-// @ts-expect-error a priority is a number
-await queue.enqueue("welcome", null, { priority: "high" });
-// @ts-expect-error there is no such option
-await queue.enqueue("welcome", null, { priorty: 8 });
-export const failed = (error: unknown): string => (error instanceof JobFailed ? error.state : "");
-"""
 
 
 def test_it_packs_what_is_run_with_its_types_and_no_sources(tarball: Path) -> None:
@@ -68,7 +49,7 @@ def test_what_compiles_it_is_pinned_and_the_lock_names_no_registry() -> None:
 def test_a_strict_program_of_a_user_compiles_against_it(installed: Path, node_modules: Path, tmp_path: Path) -> None:
     (tmp_path / "node_modules").symlink_to(installed / "node_modules")
     (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "program.ts").write_text(PROGRAM)
+    shutil.copy(SCENARIOS / "program.ts", tmp_path)
     tsc = node_modules / "typescript" / "bin" / "tsc"
     options = "--strict --noEmit --target es2022 --module nodenext --lib es2022,dom --exactOptionalPropertyTypes"
     run([node.program("node"), tsc, *options.split(), "program.ts"], tmp_path)

@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,22 +14,6 @@ from tests.engine.channels.channel_desk import ChannelDesk
 
 AROUND = (CLOCK_MIN, CLOCK_MIN // 2, 0, CLOCK_MAX // 2, CLOCK_MAX)
 EDGES = sorted({clock_ahead(edge, by) for edge in AROUND for by in range(-3, 4)})
-#: Gets clocks in pairs; says of each one: whether it is later than the other; if so how far, and where as many steps lead; and
-#: its neighbours.
-PROGRAM = """
-%s
-local found = {}
-for at = 1, #ARGV, 2 do
-  local one, other = clock_of(ARGV[at], 'ARGV'), clock_of(ARGV[at + 1], 'ARGV')
-  found[#found + 1] = clock_after(one, other) and 1 or 0
-  found[#found + 1] = clock_after(one, other) and string.format('%%d', clock_steps(other, one)) or '0'
-  found[#found + 1] = clock_after(one, other) and string.format('%%d', clock_ahead(other, clock_steps(other, one))) or ''
-  found[#found + 1] = clock_after(one, other) and string.format('%%d', clock_ahead(one, -clock_steps(other, one))) or ''
-  found[#found + 1] = string.format('%%d', clock_ahead(one, 1))
-  found[#found + 1] = string.format('%%d', clock_ahead(one, -1))
-end
-return found
-"""
 
 
 def pairs() -> Iterator[tuple[int, int]]:
@@ -45,7 +30,8 @@ def pairs() -> Iterator[tuple[int, int]]:
 @pytest.mark.feature("DS18", model="dsps")
 def test_the_two_say_the_same(desk: ChannelDesk) -> None:
     functions = ["clock_of", "clock_after", "clock_ahead", "clock_steps"]
-    text = PROGRAM % linked_functions(functions, layers_of(scripts_folder(), "dsps"))
+    text = linked_functions(functions, layers_of(scripts_folder(), "dsps"))
+    text += "\n" + Path(__file__).with_name("clock.lua").read_text()
     given = list(pairs())
     for start in range(0, len(given), 1_000):
         some = given[start : start + 1_000]

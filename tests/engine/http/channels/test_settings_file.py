@@ -1,6 +1,7 @@
 """Settings from a file, in DSPS's names."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,47 +13,10 @@ from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
 from tests.engine.helpers.refusing import malformed
 from tests.engine.http.channels.desk import RSA, desk, pem, token
 
-WHOLE = r"""
-storage = "myRedis1"
-
-[[channels]]
-regex = 'room-(?P<id>\d+)'
-expire = "15m"
-
-[channels.jwt]
-iss = ["issuer"]
-aud = ["service"]
-keys = { RS256 = ["key.pem"] }
-claims = { room = "{{.channel.id}}", role = ["admin", "user"] }
-clockSkewLeeway = "1m"
-requireExp = false
-requireJti = true
-
-[[channels.webhooks]]
-method = "POST"
-url = "https://hooks.example.com/{{.channel.id}}"
-timeout = "10s"
-maxRedirects = 3
-retry = { count = 5, interval = "1s500ms", intervalMultiplier = 2, intervalJitter = "0", force = true }
-headers = { User-Agent = "My server" }
-allowNetworks = ["10.0.0.0/8"]
-
-[admin.auth]
-bearer = ["a-secret-of-sixteen-or-more"]
-networks = ["10.1.0.0/16"]
-
-[http]
-realIpHeader = "X-Forwarded-For"
-trustedProxyRanges = ["192.168.0.0/16"]
-trustedProxyHops = 2
-discloseAuthRejectionDetail = true
-longPollingMaxTimeout = "20s"
-"""
-
 
 def test_every_name_of_the_file_is_a_setting(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text(pem(RSA))
-    (tmp_path / "channels.toml").write_text(WHOLE)
+    shutil.copy(Path(__file__).with_name("channels.toml"), tmp_path)
     jwt = JwtSettings(
         iss=["issuer"], aud=["service"], keys={"RS256": [tmp_path / "key.pem"]}, clock_skew_ms=60_000, require_exp=False,
         claims={"room": "{{.channel.id}}", "role": ["admin", "user"]}, require_jti=True,

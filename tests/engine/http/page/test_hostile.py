@@ -17,7 +17,7 @@ from engine.models.dsps import DspsKeys
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.page.conftest import of_everything, put_run
-from tests.engine.http.page.test_page_browser import ready
+from tests.engine.http.page.test_page_browser import SCRIPTS, ready
 from tests.engine.http.serving import served
 from tests.reports.browser import Browser
 
@@ -25,16 +25,6 @@ from tests.reports.browser import Browser
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><svg onload=alert(3)>{{7*7}}"
 #: Where slashes and spaces have a meaning of their own.
 HOSTILE_NAME = "<img\tsrc=x\tonerror=alert(4)>\"'>"
-
-#: Elements that only hostile data could have brought.
-MARKUP = """
-const found = 'img, iframe, object, embed, [onerror], [onload], [onclick], [style], main script, main style';
-return Array.from(document.querySelectorAll(found)).map(element => element.outerHTML.slice(0, 200));
-"""
-TEXT = """
-const more = Array.from(document.querySelectorAll('input, [title]'), one => (one.value || '') + ' ' + one.title);
-return document.body.innerText + ' ' + more.join(' ');
-"""
 
 
 @pytest.fixture
@@ -88,8 +78,8 @@ def test_nothing_hostile_becomes_markup(window: Browser, hostile: str, ironclaim
         for path, text in views.items():
             window.open(base + path, width=width)
             ready(window)
-            assert window.run(MARKUP) == [], path
-            assert text in re.sub(r"\s+", " ", window.run(TEXT)), path
+            assert window.run(SCRIPTS["markup"]) == [], path
+            assert text in re.sub(r"\s+", " ", window.run(SCRIPTS["text"])), path
             assert [line for line in window.console() if "status of 422" not in line] == [], path
             assert [asked for asked in window.requests() if not asked.startswith((base + "/", "data:"))] == []
 

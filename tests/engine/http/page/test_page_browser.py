@@ -3,6 +3,7 @@ and axe-core finds nothing; what is done in the browser is done in the queue."""
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,50 +23,13 @@ VIEWS = (
     *("/bulk?state=dead&action=requeue&error=ValueError", "/schedules", "/workers", "/limits"),
 )
 SITE = ("/queues", "/channels", "/runs", "/sign-in")
-
-AXE = """
-return axe.run(document, {resultTypes: ['violations']}).then(found => found.violations.map(
-  one => one.id + ' ' + one.nodes.map(node => node.target + ': ' + node.failureSummary).join(' | ')));
-"""
-#: What sticks out of the window, apart from what scrolls by itself.
-STICKING_OUT = """
-const scrolls = '.scroll, pre, .unseen, thead', edge = document.documentElement.clientWidth + 1;
-return Array.from(document.querySelectorAll('main *, header *'))
-  .filter(element => !element.closest(scrolls) && element.getBoundingClientRect().right > edge)
-  .map(element => element.outerHTML.slice(0, 80));
-"""
-#: Words that are broken inside: a range over one has a rectangle in each line that it stands in.
-BROKEN_WORDS = """
-const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
-for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-  if (node.parentElement.closest('.unseen, .skip, pre, script, style')) continue;
-  for (const word of node.data.matchAll(/[A-Za-z]{2,24}/g)) {
-    range.setStart(node, word.index);
-    range.setEnd(node, word.index + word[0].length);
-    const lines = new Set(Array.from(range.getClientRects(), one => Math.round(one.top)));
-    if (lines.size > 1) found.push(word[0]);
-  }
-}
-return found;
-"""
-#: Tabs that are not wholly in the window, or lie under something else.
-UNREACHED_TABS = """
-return Array.from(document.querySelectorAll('.tabs a, .pills a, header nav a')).filter(tab => {
-  tab.scrollIntoView({block: 'center'});
-  const box = tab.getBoundingClientRect(), at = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
-  return box.left < 0 || box.right > document.documentElement.clientWidth || !tab.contains(at);
-}).map(tab => tab.textContent);
-"""
-#: The parts of a page that htmx asks for have come, and on the overview the first samples.
-SETTLED = """
-return document.readyState === 'complete' && !document.querySelector('.htmx-request, .pending')
-  && (!document.querySelector('[data-live]') || !!document.querySelector('.live.on'));
-"""
+#: What runs in a page, each as the body of a function; the first line says what it is for.
+SCRIPTS = {path.stem: path.read_text() for path in Path(__file__).with_name("scripts").glob("*.js")}
 
 
 def ready(window: Browser) -> None:
     """Wait until the page shows all that it is going to."""
-    wait_until(lambda: window.run(SETTLED), "the page is there", 60)
+    wait_until(lambda: window.run(SCRIPTS["settled"]), "the page is there", 60)
 
 
 @pytest.mark.slow
@@ -80,8 +44,8 @@ def test_each_view_is_quiet_and_inside_and_all_can_use_it(window: Browser, busy:
         said = window.console()
         elsewhere = [asked for asked in window.requests() if not asked.startswith((busy.base + "/", "data:"))]
         window.run(axe)
-        wrong = [said, elsewhere, window.run(AXE)]
-        wrong += [window.run(script) for script in (STICKING_OUT, BROKEN_WORDS, UNREACHED_TABS)]
+        looks = ("violations", "sticking_out", "broken_words", "unreached_tabs")
+        wrong = [said, elsewhere, *(window.run(SCRIPTS[look]) for look in looks)]
         if any(wrong):
             found[address] = wrong
     assert found == {}
@@ -102,7 +66,7 @@ def test_short_names_are_not_broken_in_the_middle_of_a_word(window: Browser, que
             window.open(f"{base}/queues/q/{view}", width=1200)
             ready(window)
             assert window.run("return document.body.innerText").count("charge-customer") >= 1
-            assert [window.run(script) for script in (BROKEN_WORDS, STICKING_OUT)] == [[], []], view
+            assert [window.run(SCRIPTS[look]) for look in ("broken_words", "sticking_out")] == [[], []], view
 
 
 @pytest.mark.slow
@@ -111,7 +75,7 @@ def test_axe_would_find_what_a_bad_page_does(window: Browser, busy: Busy, axe: s
     ready(window)
     window.run("document.querySelector('main').insertAdjacentHTML('beforeend', '<img src=\"data:,\"><input>')")
     window.run(axe)
-    assert {one.split(" ")[0] for one in window.run(AXE)} == {"image-alt", "label"}
+    assert {one.split(" ")[0] for one in window.run(SCRIPTS["violations"])} == {"image-alt", "label"}
 
 
 @pytest.mark.slow
@@ -130,39 +94,11 @@ def test_the_overview_goes_on_by_itself_and_asks_for_nothing_else(window: Browse
     assert len(window.run(labels)) == 4 and window.requests() == []
 
 
-#: In place of the stream of samples: what a test gives to `feed`.
-FED = """
-window.EventSource = class {
-  constructor() { this.told = {}; window.feed = samples => this.told.samples({data: JSON.stringify(samples)}); }
-  addEventListener(kind, told) { this.told[kind] = told; }
-  close() {}
-};
-"""
-#: The corners of each line of the first chart, by series, as [ms before the last sample, value].
-DRAWN = """
-const svg = document.querySelector('[data-chart=' + chart + '] svg[role=img]');
-const grid = Array.from(svg.querySelectorAll('.grid'), line => Number(line.getAttribute('y1')));
-const [left, right] = ['x1', 'x2'].map(end => Number(svg.querySelector('.grid').getAttribute(end)));
-const labels = Array.from(svg.querySelectorAll('text[text-anchor=end]'), text => text.textContent);
-const top = Number(labels[2]), span = 60_000;
-const found = {};
-for (const path of svg.querySelectorAll('path.line')) {
-  const hue = path.getAttribute('class').match(/hue-(\\d)/)[1];
-  const corners = path.getAttribute('d').slice(1).split('L').map(pair => pair.split(' ').map(Number));
-  (found[hue] ||= []).push(corners.map(([x, y]) => [
-    Math.round((right - x) / (right - left) * span / 100) / 10,
-    Math.round((grid[0] - y) / (grid[0] - grid[2]) * top * 10) / 10,
-  ]));
-}
-return [found, svg.querySelectorAll('rect.gap').length];
-"""
-
-
 @pytest.fixture
 def fed(window: Browser, busy: Busy) -> Iterator[Browser]:
     """The overview, whose samples a test gives."""
     window.devtools("Page.enable")
-    made = window.devtools("Page.addScriptToEvaluateOnNewDocument", source=FED)
+    made = window.devtools("Page.addScriptToEvaluateOnNewDocument", source=SCRIPTS["fed"])
     window.open(busy.of_queue, width=1440)
     wait_until(lambda: window.run("return document.readyState === 'complete' && !!window.feed"), "the page is there", 60)
     yield window
@@ -172,7 +108,7 @@ def fed(window: Browser, busy: Busy) -> Iterator[Browser]:
 def drawn(window: Browser, chart: str, samples: list[Sample]) -> tuple[dict[str, list[list[list[float]]]], int]:
     """What a chart shows of these samples: the corners of its lines (s before the last one, value), and how many gaps."""
     told = json.dumps([sample.fields() for sample in samples])
-    found, gaps = window.run(f"feed({told}); const chart = {json.dumps(chart)};" + DRAWN)
+    found, gaps = window.run(f"feed({told}); const chart = {json.dumps(chart)};" + SCRIPTS["drawn"])
     assert window.console() == []
     return found, gaps
 
@@ -237,20 +173,12 @@ def press(window: Browser, key: str, text: str = "") -> None:
         window.devtools("Input.dispatchKeyEvent", type=kind, text=text if kind == "keyDown" else "", **told)
 
 
-#: Fills in a form and sends it, as somebody does who clicks its button.
-SUBMIT = """
-const form = Array.from(document.forms).find(form => form.method === 'post' && form.getAttribute('action').endsWith(action));
-for (const [name, value] of Object.entries(fields)) form.elements[name].value = value;
-form.requestSubmit();
-"""
-
-
 def submit(window: Browser, busy: Busy, view: str, action: str, **fields: str) -> str:
     """Send a form of a view in the browser; what the page says then."""
     window.open(busy.of_queue + view, width=1440)
     ready(window)
     window.devtools("Page.enable")
-    window.run(f"window.old = true; const [action, fields] = {json.dumps([action, fields])};" + SUBMIT)
+    window.run(f"window.old = true; const [action, fields] = {json.dumps([action, fields])};" + SCRIPTS["submit"])
     wait_until(lambda: window.run("return document.readyState === 'complete' && !window.old"), f"the answer to {action}", 60)
     assert window.console() == []
     return window.run(
