@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-import redis
 
 from chaos.interop import node
 from engine import Handlers, Queue, Worker, models
@@ -22,6 +21,7 @@ from ironclaim_client import Retries
 from tests.absent import without
 from tests.clients.faces import AsyncFace, Connect, Face, SyncFace
 from tests.clients.relay import HttpRelay, relay
+from tests.engine.conftest import raw as raw
 from tests.engine.helpers.at_work import at_work
 from tests.engine.http.serving import served
 from tests.reports.browser import Browser
@@ -56,13 +56,6 @@ def queue(ironclaim_url: str) -> Iterator[Queue]:
     """The queue as it is on the server."""
     with Queue("emails", url=ironclaim_url) as opened:
         yield opened
-
-
-@pytest.fixture
-def raw(ironclaim_url: str) -> Iterator[Any]:
-    """The server itself."""
-    with redis.Redis.from_url(ironclaim_url) as client:
-        yield client
 
 
 @contextmanager

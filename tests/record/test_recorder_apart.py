@@ -38,20 +38,17 @@ print(queue.counts().finished, [name for name in ("record.recorder", "record.his
 """
 
 
-def test_a_producer_that_is_killed_while_it_waits_leaves_its_invocation(
-    ironclaim_server: testing.EmbeddedServer, ironclaim_url: str, tmp_path: Path
-) -> None:
+def test_a_producer_that_is_killed_while_it_waits_leaves_its_invocation(relay: Relay, ironclaim_url: str, tmp_path: Path) -> None:
     """The job is there, and the history says that it may be."""
     path = tmp_path / "p.jsonl"
-    with Relay(ironclaim_server.port) as relay:
-        # The note of the era, and the two jobs.
-        relay.next("pass", "pass", "hush_reply")
-        child = testing.start_guarded([sys.executable, "-c", PRODUCER, str(path), relay.url], cwd=ROOT)
-        queue = Queue("q", url=ironclaim_url)
-        waiting.wait_until(lambda: "b" in producing.ids_of(queue, "waiting"), "the second job is there")
-        child.kill()
-        child.wait()
-        queue.close()
+    # The note of the era, and the two jobs.
+    relay.next("pass", "pass", "hush_reply")
+    child = testing.start_guarded([sys.executable, "-c", PRODUCER, str(path), relay.url], cwd=ROOT)
+    queue = Queue("q", url=ironclaim_url)
+    waiting.wait_until(lambda: "b" in producing.ids_of(queue, "waiting"), "the second job is there")
+    child.kill()
+    child.wait()
+    queue.close()
     told = [(row["type"], row["items"][0]["job"]) for row in checked_rows(path) if row["kind"] == "operation"]
     assert told == [("invoke", "a"), ("ok", "a"), ("invoke", "b")]
 

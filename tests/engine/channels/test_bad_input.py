@@ -23,13 +23,6 @@ GOOD_IDS = ["a", "0", "0-_", "a" * 63, "9z_"]
 
 
 @pytest.fixture
-def server(ironclaim_url: str) -> Iterator[Any]:
-    """Its replies are bytes."""
-    with redis.Redis.from_url(ironclaim_url) as client:
-        yield client
-
-
-@pytest.fixture
 def channel(ironclaim_url: str) -> Iterator[engine.Channel]:
     """With a subscriber that has acknowledged one of two messages."""
     with engine.Channel("chx", url=ironclaim_url) as made:
@@ -41,17 +34,17 @@ def channel(ironclaim_url: str) -> Iterator[engine.Channel]:
         yield made
 
 
-def state(server: Any) -> dict[bytes, Any]:
+def state(raw: Any) -> dict[bytes, Any]:
     """Every key with its value and the instant of its end, and how many scripts were called."""
-    found = {key: (server.dump(key), server.pexpiretime(key)) for key in sorted(server.keys())}
-    return {**found, b"calls": server.info("commandstats")["cmdstat_evalsha"]["calls"]}
+    found = {key: (raw.dump(key), raw.pexpiretime(key)) for key in sorted(raw.keys())}
+    return {**found, b"calls": raw.info("commandstats")["cmdstat_evalsha"]["calls"]}
 
 
 @contextmanager
-def unchanged(server: Any) -> Iterator[None]:
-    before = state(server)
+def unchanged(raw: Any) -> Iterator[None]:
+    before = state(raw)
     yield
-    assert state(server) == before
+    assert state(raw) == before
 
 
 def refused(field: str, call: Callable[..., object], *given: Any, **more: Any) -> None:
@@ -59,8 +52,8 @@ def refused(field: str, call: Callable[..., object], *given: Any, **more: Any) -
     assert told.field == field and told.bound, (given, more)
 
 
-def test_ids(channel: engine.Channel, server: Any) -> None:
-    with unchanged(server):
+def test_ids(channel: engine.Channel, raw: Any) -> None:
+    with unchanged(raw):
         for bad in BAD_IDS:
             refused("channel", engine.Channel, bad)
             refused("channel", engine.AsyncChannel, bad)
@@ -81,8 +74,8 @@ def test_ids_at_their_bounds_are_taken(ironclaim_url: str) -> None:
             assert made.fetch(id).messages[0].id == id and made.are_old(id, [id]) == {id: False}
 
 
-def test_contents(channel: engine.Channel, server: Any) -> None:
-    with unchanged(server):
+def test_contents(channel: engine.Channel, raw: Any) -> None:
+    with unchanged(raw):
         for bad in (float("nan"), float("-inf"), b'{"a":1}', object(), {1, 2}, "\ud800", {"a": [b""]}, "x" * 600_000):
             refused("content", channel.publish, "m3", bad)
             refused("messages[1].content", channel.publish_many, [("m3", 1), ("m4", bad)])
@@ -90,22 +83,22 @@ def test_contents(channel: engine.Channel, server: Any) -> None:
             refused("content", engine.RawJson, bad)
 
 
-def test_messages(channel: engine.Channel, server: Any) -> None:
-    with unchanged(server):
+def test_messages(channel: engine.Channel, raw: Any) -> None:
+    with unchanged(raw):
         for bad in (None, 5, "ab", b"ab", {"a": 1}, [("a",)], [("a", 1, 2)], ["ab"], [5], [None]):
             assert malformed(channel.publish_many, bad).field.startswith("messages"), bad
         refused("messages[2].id", channel.publish_many, [("m3", 1), ("m4", 1), ("m3", 2)])
 
 
-def test_too_many_messages(channel: engine.Channel, server: Any) -> None:
-    with unchanged(server):
+def test_too_many_messages(channel: engine.Channel, raw: Any) -> None:
+    with unchanged(raw):
         refused("messages", channel.publish_many, ((f"m{at}", 1) for at in range(100_001)))
         for bad in ([f"m{at}" for at in range(1_001)], "m1", 5):
             refused("ids", channel.are_old, "sa", bad)
 
 
-def test_numbers(channel: engine.Channel, server: Any) -> None:
-    with unchanged(server):
+def test_numbers(channel: engine.Channel, raw: Any) -> None:
+    with unchanged(raw):
         for bad in (-1, 1_001, 10**30, 1.5, float("nan"), "64", None, True, -(2**63)):
             refused("max_messages", channel.fetch, "sa", max_messages=bad)
         for bad in (-1, 10**30, 0.5, float("inf"), "10", None, False):
@@ -156,22 +149,22 @@ def bad_receipts() -> dict[str, Any]:
 
 
 @pytest.mark.feature("DS15", model="dsps")
-def test_receipts_that_are_damaged_or_of_others(channel: engine.Channel, server: Any) -> None:
-    before = state(server)
+def test_receipts_that_are_damaged_or_of_others(channel: engine.Channel, raw: Any) -> None:
+    before = state(raw)
     for what, bad in bad_receipts().items():
         assert malformed(channel.acknowledge, "sa", bad).field == "receipt", what
-    assert state(server) == before and before[b"c.{chx}.r.sa"]
+    assert state(raw) == before and before[b"c.{chx}.r.sa"]
     # The good one of which they were made.
     assert channel.acknowledge("sa", replies.outer({"redis": replies.inner("chx", "sa", 2)})).result == "OK"
 
 
 @pytest.mark.feature("DS17", model="dsps")
-def test_receipts_of_clocks_that_are_not_between_cursor_and_clock_change_nothing(channel: engine.Channel, server: Any) -> None:
+def test_receipts_of_clocks_that_are_not_between_cursor_and_clock_change_nothing(channel: engine.Channel, raw: Any) -> None:
     """They are well made: whoever knows how can forge one (the checksum is no signature)."""
-    before = state(server)
+    before = state(raw)
     for at in (3, 1_000, CLOCK_MAX, 1, 0, -1, CLOCK_MIN):
         assert channel.acknowledge("sa", replies.outer({"redis": replies.inner("chx", "sa", at)})).result == "stale"
-    assert {**state(server), b"calls": 0} == {**before, b"calls": 0}
+    assert {**state(raw), b"calls": 0} == {**before, b"calls": 0}
 
 
 def test_rules() -> None:
@@ -212,8 +205,8 @@ def test_settings(ironclaim_url: str) -> None:
     refused("lua", engine.Channel, "chx", lua="lua")
 
 
-async def test_asyncio_refuses_the_same(channel: engine.Channel, server: Any, ironclaim_url: str) -> None:
-    with unchanged(server):
+async def test_asyncio_refuses_the_same(channel: engine.Channel, raw: Any, ironclaim_url: str) -> None:
+    with unchanged(raw):
         async with engine.AsyncChannel("chx", url=ironclaim_url) as made:
             for call, field in (
                 *((lambda: made.publish("A", 1), "id"), (lambda: made.publish("m3", b""), "content")),

@@ -82,10 +82,6 @@ def takes(channel: Channel, waiting: Future[Fetched], content: object) -> None:
     channel.acknowledge("sa", fetched.receipt)
 
 
-def port_of(url: str) -> int:
-    return int(url.rsplit(":", 1)[1].split("/")[0])
-
-
 @pytest.mark.feature("DS12", model="dsps")
 def test_a_publish_of_anybody_ends_a_wait(channel: Channel, server: Any, threads: ThreadPoolExecutor, ironclaim_url: str) -> None:
     with Channel("chx", url=ironclaim_url) as other:
@@ -134,9 +130,9 @@ def test_a_cut_bell_misses_nothing(channel: Channel, server: Any, threads: Threa
 
 @pytest.mark.slow
 def test_connections_that_are_silently_cut_cost_seconds_and_no_message(
-    ironclaim_url: str, server: Any, channel: Channel, threads: ThreadPoolExecutor
+    relay: Relay, server: Any, channel: Channel, threads: ThreadPoolExecutor
 ) -> None:
-    with Relay(port_of(ironclaim_url)) as relay, Channel("chx", url=relay.url, connect=HASTY) as made:
+    with Channel("chx", url=relay.url, connect=HASTY) as made:
         waiting = waits(threads, made)
         resting(server)
         relay.hush()
@@ -145,9 +141,9 @@ def test_connections_that_are_silently_cut_cost_seconds_and_no_message(
 
 
 def test_a_server_that_was_away_for_a_while_misses_nothing(
-    threads: ThreadPoolExecutor, server: Any, channel: Channel, ironclaim_url: str
+    relay: Relay, threads: ThreadPoolExecutor, server: Any, channel: Channel
 ) -> None:
-    with Relay(port_of(ironclaim_url)) as relay, Channel("chx", url=relay.url) as made:
+    with Channel("chx", url=relay.url) as made:
         waiting = waits(threads, made)
         resting(server)
         relay.down()
@@ -315,15 +311,14 @@ async def test_asyncio_close_wakes_those_who_wait(server: Any, ironclaim_url: st
 
 
 @pytest.mark.slow
-async def test_asyncio_cut_bells_and_silent_ones_miss_nothing(server: Any, ironclaim_url: str) -> None:
-    with Relay(port_of(ironclaim_url)) as relay:
-        async with AsyncChannel("chx", url=relay.url, connect=HASTY) as made, AsyncChannel("chx", url=ironclaim_url) as other:
-            await made.subscribe("sa")
-            for at, harm in enumerate((lambda: server.execute_command("CLIENT", "KILL", "TYPE", "pubsub"), relay.hush)):
-                waiting = poll(made)
-                await asyncio.to_thread(resting, server)
-                await asyncio.to_thread(harm)
-                await other.publish(f"m{at}", at)
-                fetched = await asyncio.wait_for(waiting, DEADLINE_S)
-                assert contents(fetched) == [at] and fetched.receipt is not None
-                await made.acknowledge("sa", fetched.receipt)
+async def test_asyncio_cut_bells_and_silent_ones_miss_nothing(relay: Relay, server: Any, ironclaim_url: str) -> None:
+    async with AsyncChannel("chx", url=relay.url, connect=HASTY) as made, AsyncChannel("chx", url=ironclaim_url) as other:
+        await made.subscribe("sa")
+        for at, harm in enumerate((lambda: server.execute_command("CLIENT", "KILL", "TYPE", "pubsub"), relay.hush)):
+            waiting = poll(made)
+            await asyncio.to_thread(resting, server)
+            await asyncio.to_thread(harm)
+            await other.publish(f"m{at}", at)
+            fetched = await asyncio.wait_for(waiting, DEADLINE_S)
+            assert contents(fetched) == [at] and fetched.receipt is not None
+            await made.acknowledge("sa", fetched.receipt)

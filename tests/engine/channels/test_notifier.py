@@ -69,10 +69,6 @@ def listening(notifier: Notifier) -> Listener:
     return listener
 
 
-def port_of(url: str) -> int:
-    return int(url.rsplit(":", 1)[1].split("/")[0])
-
-
 def patient(relay: Relay, **more: Any) -> Endpoint:
     """The server behind a relay, that is not waited for long."""
     return Endpoint(relay.url, options=ConnectOptions(timeout_ms=300), **more)
@@ -120,8 +116,8 @@ def test_a_cut_connection_calls_at_its_end_and_when_it_hears_again(made: Notifie
 
 
 @pytest.mark.slow
-def test_a_connection_that_was_silently_cut_is_found(server: redis.Redis, ironclaim_url: str) -> None:
-    with Relay(int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])) as relay, closing(Notifier(patient(relay), TOPIC)) as made:
+def test_a_connection_that_was_silently_cut_is_found(server: redis.Redis, relay: Relay) -> None:
+    with closing(Notifier(patient(relay), TOPIC)) as made:
         listener = listening(made)
         relay.hush()
         before = listener.calls
@@ -228,15 +224,14 @@ def test_asyncio_rings_as_threads_do(server: redis.Redis, ironclaim_url: str) ->
 
 
 @pytest.mark.slow
-async def test_asyncio_finds_a_connection_that_was_silently_cut(server: redis.Redis, ironclaim_url: str) -> None:
-    with Relay(port_of(ironclaim_url)) as relay:
-        made, said = AsyncNotifier(patient(relay, asynchronous=True), TOPIC), list[bool]()
-        made.listen(lambda: said.append(made.live))
-        await until(lambda: made.live, "the confirmation")
-        relay.hush()
-        before = len(said)
-        await until(lambda: False in said[before:] and said[-1], "the end, and the next confirmation")
-        await made.close()
+async def test_asyncio_finds_a_connection_that_was_silently_cut(relay: Relay) -> None:
+    made, said = AsyncNotifier(patient(relay, asynchronous=True), TOPIC), list[bool]()
+    made.listen(lambda: said.append(made.live))
+    await until(lambda: made.live, "the confirmation")
+    relay.hush()
+    before = len(said)
+    await until(lambda: False in said[before:] and said[-1], "the end, and the next confirmation")
+    await made.close()
 
 
 @pytest.mark.usefixtures("hasty")

@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx
 import pytest
-import redis
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -41,7 +40,7 @@ def test_a_method_that_a_path_does_not_have_is_answered_with_all_that_it_has(iro
     }
 
 
-def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: str, queue: Queue) -> None:
+def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: str, queue: Queue, raw: Any) -> None:
     inner = application(HttpSettings(url=ironclaim_url, allow_changes=True, channels=ChannelSettings(admin_tokens=(ADMIN,))))
 
     @asynccontextmanager
@@ -60,11 +59,9 @@ def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: 
             assert (await client.put("/jobs/admin/jwt/revoke?jti=a&exp=4070912400", headers=bearer(ADMIN))).is_success
             return made, await client.get("/jobs/openapi.json")
 
-    with redis.Redis.from_url(ironclaim_url) as server:
-        clients: Any = server.client_list
-        before = {one["id"] for one in clients()}
-        made, printed = asyncio.run(ask())
-        soon(lambda: before.issuperset(one["id"] for one in clients()), "its connections are closed")
+    before = {one["id"] for one in raw.client_list()}
+    made, printed = asyncio.run(ask())
+    soon(lambda: before.issuperset(one["id"] for one in raw.client_list()), "its connections are closed")
     assert (made.status_code, made.headers["location"]) == (201, "/jobs/api/queues/q/jobs/j1")
     assert printed.json()["servers"] == [{"url": "/jobs"}] and queue.jobs.state("j1") == "waiting"
 

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-import redis
 
 from engine import Malformed, Queue, models
 from engine.command.main import main
@@ -17,20 +16,19 @@ MODELS = ("lanes", "bull", "bananas", "mosquito", "bridge")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, raw: Any, capsys: Any) -> None:
     wrong: list[str] = []
     with (
         Queue("q", models.named(model), url=ironclaim_url) as queue,
-        redis.Redis.from_url(ironclaim_url) as server,
         serving.asking(ironclaim_url, model=model, show_payloads=True) as client,
     ):
         id = queue.enqueue("main", {"a": "1"}).job
         addresses = [f"/api/queues/q{path}" for path in ("/jobs?text=x", f"/jobs/{id}", "", "/metrics")]
         addresses += [f"/queues/q/jobs/{id}", "/queues/q/jobs"]
         addresses += [f"/api/v1/jobs/{id}", "/api/v1/jobs"] if model == "bananas" else []
-        kept: Any = {key: server.dump(key) for key in server.keys(f"*{id}*")}
+        kept = {key: raw.dump(key) for key in raw.keys(f"*{id}*")}
         # Each place of each of the job's own keys.
-        for what, put in [(what, put) for what, put in peopled.hostile(server) if id in what.split(" ")[0]]:
+        for what, put in [(what, put) for what, put in peopled.hostile(raw) if id in what.split(" ")[0]]:
             put()
             for address in addresses:
                 answer = client.get(address)
@@ -39,8 +37,8 @@ def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, c
                 elif answer.headers["content-type"].startswith("application/json"):
                     answer.json()
             for key, dumped in kept.items():
-                server.restore(key, 0, dumped, replace=True)
-        (_, put), *_ = peopled.hostile(server)
+                raw.restore(key, 0, dumped, replace=True)
+        (_, put), *_ = peopled.hostile(raw)
         put()
         for words in (["jobs", "list"], ["jobs", "show", id, "--json"]):
             assert main([*words, "--url", ironclaim_url, "--model", model, "--queue", "q"]) in (0, 1, 2)

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-import redis
 
 from engine import AsyncQueue, Queue
 from engine.http.jobs import events
@@ -43,7 +42,7 @@ def begun(url: str) -> Iterator[Iterator[str]]:
 
 
 @pytest.mark.feature("BN34")
-def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str, queue: Queue) -> None:
+def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str, queue: Queue, raw: Any) -> None:
     with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base, contextlib.ExitStack() as stack:
         assert httpx.put(f"{base}{EVENTS}", json={"keep": 1_000}, timeout=STREAM_S).status_code == 204
         streams = [stack.enter_context(listening(base)) for _ in range(20)]
@@ -52,18 +51,15 @@ def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str
             found = [next(stream) for _ in range(10)]
             told = [(event["kind"], event["job"], event["name"]) for event in found]
             assert told == [("created", f"j{at}", "a") for at in range(10)]
-        with redis.Redis.from_url(ironclaim_url) as server:
-            clients: Any = server.client_list
-            wait_until(lambda: [each["cmd"] for each in clients()].count("xread") == 1, "one client of the server reads for all")
+        wait_until(lambda: [one["cmd"] for one in raw.client_list()].count("xread") == 1, "one client reads for all")
         assert httpx.delete(f"{base}{EVENTS}", timeout=STREAM_S).status_code == 204
 
 
-def test_who_comes_back_gets_what_it_has_missed_and_nothing_twice(ironclaim_url: str, queue: Queue) -> None:
+def test_who_comes_back_gets_what_it_has_missed_and_nothing_twice(ironclaim_url: str, queue: Queue, raw: Any) -> None:
     """Also where all has happened in one millisecond, as it has here: beside an entry of tomorrow a server counts on in its."""
     queue.events.on()
-    with redis.Redis.from_url(ironclaim_url) as server:
-        tomorrow = f"{(int(time.time()) + 86_400) * 1_000}-1"
-        server.xadd(LanesKeys("q").events, {"kind": "created", "job": "j0", "name": "a"}, id=tomorrow)
+    tomorrow = f"{(int(time.time()) + 86_400) * 1_000}-1"
+    raw.xadd(LanesKeys("q").events, {"kind": "created", "job": "j0", "name": "a"}, id=tomorrow)
     with served(HttpSettings(url=ironclaim_url)) as base:
         with listening(base) as stream:
             queue.enqueue("a", 1, id="j1")

@@ -2,10 +2,8 @@
 
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import redis
 
 from tests.engine.http.channels.receiver import Receiver
 
@@ -14,13 +12,6 @@ from tests.engine.http.channels.receiver import Receiver
 def receiver() -> Iterator[Receiver]:
     """A server that notes what is sent to it."""
     with Receiver() as made:
-        yield made
-
-
-@pytest.fixture
-def raw(ironclaim_url: str) -> Iterator[Any]:
-    """Redis-py on the server; its replies are bytes."""
-    with redis.Redis.from_url(ironclaim_url) as made:
         yield made
 
 

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
-import redis
 
 from engine import Queue
 from tests.engine.http.serving import asking, coming
@@ -44,15 +44,14 @@ def client(ironclaim_url: str) -> Iterator[httpx.Client]:
         yield made
 
 
-def test_each_view_is_few_calls_of_bounded_cost(crowded: tuple[int, int], client: httpx.Client, ironclaim_url: str) -> None:
-    server = redis.Redis.from_url(ironclaim_url)
+def test_each_view_is_few_calls_of_bounded_cost(crowded: tuple[int, int], client: httpx.Client, raw: Any) -> None:
     # The first request connects and loads the scripts.
     for path in ("/queues", "/queues/q/workers"):
         assert client.get(path).status_code == 200
     for path in VIEWS:
-        server.config_resetstat()
+        raw.config_resetstat()
         assert client.get(path).status_code == 200, path
-        stats = {name.removeprefix("cmdstat_"): found["calls"] for name, found in server.info("commandstats").items()}
+        stats = {name.removeprefix("cmdstat_"): found["calls"] for name, found in raw.info("commandstats").items()}
         calls = stats["zrange"] if path == "/queues" else stats["xread" if path.endswith("since=1") else "evalsha"]
         commands = sum(count for name, count in stats.items() if name not in ("config|resetstat", "info"))
         assert 1 <= calls <= (3 if path in _OF_ALL else 2) and commands <= COMMANDS_MAX, (path, calls, commands)
@@ -60,49 +59,47 @@ def test_each_view_is_few_calls_of_bounded_cost(crowded: tuple[int, int], client
 
 @pytest.mark.slow
 def test_the_live_numbers_are_two_calls_a_sample_and_come_to_count_all_lanes(
-    crowded: tuple[int, int], client: httpx.Client, ironclaim_url: str
+    crowded: tuple[int, int], client: httpx.Client, raw: Any
 ) -> None:
-    server = redis.Redis.from_url(ironclaim_url)
     assert client.get("/queues/q/workers").status_code == 200
-    server.config_resetstat()
+    raw.config_resetstat()
     samples: list[dict[str, int]] = []
     with client.stream("GET", "/queues/q/live") as answer:
         answer_lines = answer.iter_lines()
         while not samples or samples[-1]["least"]:
             samples += _samples(answer_lines, 1)
-        calls, taken = _calls_and_samples(server, answer_lines, samples)
+        calls, taken = _calls_and_samples(raw, answer_lines, samples)
     assert samples[0]["least"] and samples[0]["waiting"] < crowded[0] and samples[-1]["waiting"] == crowded[0]
     assert calls <= 2 * (taken + 1)
 
 
 @pytest.mark.slow
-def test_who_looks_at_the_same_queue_shares_the_samples(queue: Queue, client: httpx.Client, ironclaim_url: str) -> None:
+def test_who_looks_at_the_same_queue_shares_the_samples(queue: Queue, client: httpx.Client, raw: Any) -> None:
     queue.enqueue("work", 1)
-    server = redis.Redis.from_url(ironclaim_url)
     with client.stream("GET", "/queues/q/live") as first, client.stream("GET", "/queues/q/live") as second:
         lines = [stream.iter_lines() for stream in (first, second)]
         for found in lines:
             _samples(found, 1)
-        since_ms = _now_ms(server)
-        server.config_resetstat()
+        since_ms = _now_ms(raw)
+        raw.config_resetstat()
         came = [_samples(found, 6, since_ms) for found in lines]
-        calls, taken = _calls_and_samples(server, lines[0], came[0])
+        calls, taken = _calls_and_samples(raw, lines[0], came[0])
     assert {sample["at_ms"] for sample in came[0]} & {sample["at_ms"] for sample in came[1]}
     # Each with samples of its own would make twice as many.
     assert taken >= 5 and calls <= 2 * (taken + 1) and came[0][-1]["waiting"] == 1
 
 
-def _calls_and_samples(server: redis.Redis, lines: Iterator[str], samples: list[dict[str, int]]) -> tuple[int, int]:
+def _calls_and_samples(raw: Any, lines: Iterator[str], samples: list[dict[str, int]]) -> tuple[int, int]:
     """The calls that the server has counted, and the samples that were taken for them: those read, and those that nobody has read
     yet, which a busy machine may have several of. They are added to `samples`."""
-    calls, now_ms = server.info("commandstats")["cmdstat_evalsha"]["calls"], _now_ms(server)
+    calls, now_ms = raw.info("commandstats")["cmdstat_evalsha"]["calls"], _now_ms(raw)
     while samples[-1]["at_ms"] <= now_ms:
         samples += _samples(lines, 1)
     return calls, sum(sample["at_ms"] <= now_ms for sample in samples)
 
 
-def _now_ms(server: redis.Redis) -> int:
-    seconds, micros = server.time()
+def _now_ms(raw: Any) -> int:
+    seconds, micros = raw.time()
     return seconds * 1000 + micros // 1000
 
 
