@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue
-from record import environment
+from record import environment, history
 from record.environment import FILE, led, recording
-from record.history import HistoryFile
-from tests.engine.helpers import warm
+from tests.engine.helpers import schema, warm
 from tests.engine.helpers.producing import refused
-from tests.engine.helpers.schema import checked_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,7 +53,7 @@ def test_a_process_has_one_file_for_all_its_queues_and_its_children_have_none(ir
     file = tmp_path / "shop-1.jsonl"
     run(recording(file), PROGRAM, "bills", ironclaim_url, "first")
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
-    rows = checked_rows(file)
+    rows = schema.checked_rows(file)
     assert {row["proc"] for row in rows} == {"shop-1"}
     assert [row["kind"] for row in rows if row["kind"] in ("open", "close")] == ["open", "close"]
     assert (rows[0]["kind"], rows[0]["role"], rows[-1]["kind"], rows[-1]["rows"]) == ("open", "worker", "close", len(rows))
@@ -91,7 +89,7 @@ def test_a_file_in_which_another_process_records_is_refused(ironclaim_url: str, 
     library, command_line = run(recording(file), program, ironclaim_url, str(file)).splitlines()
     assert library.startswith("1 engine.errors.Malformed: IRONCLAIM_HISTORY: ") and "another one records in it" in library
     assert command_line == "0", "a command that only administers is observed by nobody"
-    rows = checked_rows(file)
+    rows = schema.checked_rows(file)
     assert [row["seq"] for row in rows] == list(range(len(rows))) and [row["kind"] for row in rows].count("open") == 1
 
 
@@ -125,7 +123,7 @@ if sys.argv[1] == "first":
 def test_queues_are_led_to_the_server_of_a_drill_also_in_children_and_one_is_recorded(ironclaim_url: str, tmp_path: Path) -> None:
     file = tmp_path / "shop-1.jsonl"
     run(led(ironclaim_url, "mails", file), LED, "first")
-    enqueues = [row for row in checked_rows(file) if row["kind"] == "operation" and row["type"] == "ok"]
+    enqueues = [row for row in schema.checked_rows(file) if row["kind"] == "operation" and row["type"] == "ok"]
     assert [(row["queue"], row["items"][0]["job"]) for row in enqueues] == [("mails", "first")]
     for name in ("mails", "bills"):
         with Queue(name, url=ironclaim_url) as queue:
@@ -170,5 +168,5 @@ def test_what_a_process_is_told_of_its_queues(tmp_path: Path, monkeypatch: pytes
     assert environment.observer("mails") is None
     monkeypatch.setattr(environment, "_recorder", recorder)
     environment._in_a_forked_child()
-    assert recorder.file.broken and [row["kind"] for row in checked_rows(tmp_path / "a.jsonl")] == ["open"]
-    HistoryFile(tmp_path / "a.jsonl", proc="a", role="worker", alone=True).close()
+    assert recorder.file.broken and [row["kind"] for row in schema.checked_rows(tmp_path / "a.jsonl")] == ["open"]
+    history.HistoryFile(tmp_path / "a.jsonl", proc="a", role="worker", alone=True).close()

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 
 from engine import Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
-from engine.ops.base import Operation
-from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry, Sweep
-from engine.ops.jobs import Enqueue, Lease, Options
 from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from record.history import HistoryFile
 from record.recorder import Recorder, Sink, result_crc
@@ -21,6 +18,7 @@ from tests.engine.helpers.producing import claim, claim_operation, hurry, refuse
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import checked_rows, raw_rows
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Bury, Drop, Enqueue, Extend, Failure, Finish, Lease, Mark, Operation, Options, Release, Retry, Sweep
 
 NASTY = 'quote " backslash \\ line\nend tab\t nul\0 sep\u2028 surrogate \ud800 euro €'
 #: What the worker makes of it: a lone surrogate cannot travel.

@@ -8,9 +8,8 @@ from typing import Any
 from engine import Queue, Worker, testing
 from record.history import HistoryFile
 from record.recorder import Recorder
-from tests.engine.helpers import producing, waiting
+from tests.engine.helpers import producing, schema, waiting
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.schema import checked_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +48,7 @@ def test_a_producer_that_is_killed_while_it_waits_leaves_its_invocation(relay: R
     child.kill()
     child.wait()
     queue.close()
-    told = [(row["type"], row["items"][0]["job"]) for row in checked_rows(path) if row["kind"] == "operation"]
+    told = [(row["type"], row["items"][0]["job"]) for row in schema.checked_rows(path) if row["kind"] == "operation"]
     assert told == [("invoke", "a"), ("ok", "a"), ("invoke", "b")]
 
 

@@ -19,14 +19,10 @@ from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.observer import Outcome, ServerIdentity
 from engine.ops import channels as ops
 from engine.ops import claims
-from engine.ops.base import Call, Operation
-from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
-from engine.ops.schedules import Tick, Ticked
 from record import channels, history
-from record.channels import ChannelRecorder
-from record.history import HistoryFile
 from record.recorder import Recorder, Sink, Ticket
 from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.ops import Call, Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Operation, Options, Tick, Ticked
 from tests.golden import same
 
 A, B = Lease("a", 5, "n:1"), Lease("b", 6, "n:2")
@@ -117,13 +113,13 @@ def told(recorder: Recorder, calls: Iterator[tuple[Operation, Any]]) -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> HistoryFile:
+def file(tmp_path: Path) -> history.HistoryFile:
     """A file whose clock goes on by 1,000 each time that it is asked."""
     clock_ns = itertools.count(1_000, 1_000).__next__
-    return HistoryFile(tmp_path / "p.jsonl", proc="p", role="worker", clock_ns=clock_ns)
+    return history.HistoryFile(tmp_path / "p.jsonl", proc="p", role="worker", clock_ns=clock_ns)
 
 
-def rows_are(name: str, file: HistoryFile) -> None:
+def rows_are(name: str, file: history.HistoryFile) -> None:
     """Fail where the rows are not documented, or not those that are kept. The first one is of this machine."""
     check_rows(raw_rows(file.path))
     first, *rows = file.path.read_text().splitlines(keepends=True)
@@ -131,7 +127,7 @@ def rows_are(name: str, file: HistoryFile) -> None:
     same(f"reports/{name}", "".join(rows))
 
 
-def test_the_rows_of_a_queue(file: HistoryFile) -> None:
+def test_the_rows_of_a_queue(file: history.HistoryFile) -> None:
     recorder, other = Recorder(file, queue="q"), Recorder(file, queue="q").of("other")
     recorder.connected(ServerIdentity("run", "era", "master"))
     recorder.configured({"b": 1, "a": "x"})
@@ -146,13 +142,13 @@ def test_the_rows_of_a_queue(file: HistoryFile) -> None:
     rows_are("rows_of_a_queue.jsonl", file)
 
 
-def test_the_rows_of_a_channel(file: HistoryFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_of_a_channel(file: history.HistoryFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "_NUMBERS", itertools.count())
-    recorder = ChannelRecorder(file, channel="orders")
+    recorder = channels.ChannelRecorder(file, channel="orders")
     told(recorder, messages())
     publish = ops.Publish(MESSAGES, 60, not_after_ms=1)
     told(recorder, iter([(publish, None), (ops.Acknowledge("s", 5, 60), None)]))
-    told(ChannelRecorder(file, channel="news"), iter([(publish, None)]))
+    told(channels.ChannelRecorder(file, channel="news"), iter([(publish, None)]))
     recorder.misused("s", "tampered", clock=CLOCK_MIN, result="malformed", first_send_ns=1, done_ns=2)
     recorder.misused("s", "truncated", clock=None, result="malformed", first_send_ns=3, done_ns=4)
     recorder.close()
@@ -175,11 +171,11 @@ def test_the_rows_of_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (first["role"], first["version"], first["proc"], last["kind"]) == ("sink", engine.__version__, "w", "close")
 
 
-def test_a_call_that_left_no_ticket_leaves_no_row_nor_measure(file: HistoryFile) -> None:
+def test_a_call_that_left_no_ticket_leaves_no_row_nor_measure(file: history.HistoryFile) -> None:
     """A question, and a call whose invocation could not be written: its ticket is none, or another recorder's."""
     question: Call[Any] = Call(None, (), (), lambda raw: raw, ops.AskOld("s", ("a",)))
     outcome = Outcome(Enqueued(7, "a", "created"), "", True, True, 1, (), 10, 11, 12)
-    of_queue, of_channel = Recorder(file, queue="q"), ChannelRecorder(file, channel="orders")
+    of_queue, of_channel = Recorder(file, queue="q"), channels.ChannelRecorder(file, channel="orders")
     for recorder, other in ((of_queue, channels._Ticket("row", (), None)), (of_channel, Ticket([], None))):
         assert recorder.invoked(question, 10, None) is None
         for ticket in (None, "a ticket", other):

@@ -10,7 +10,6 @@ from engine.channel.contents import CONTENT_BYTES_MAX, RawJson
 from engine.errors import Malformed
 from engine.validate import NESTING_MAX
 from tests.engine.helpers.producing import refused
-from tests.engine.helpers.refusing import malformed
 
 
 def test_a_value_is_written_compact_and_escaped() -> None:
@@ -38,7 +37,7 @@ def test_raw_json_keeps_its_spelling_and_loses_its_spaces() -> None:
 def test_what_is_no_json_is_refused() -> None:
     numbers = (float("nan"), float("inf"), [float("-inf")], 10**5000)
     for content in (*numbers, b"{}", object(), {1, 2}, {"a": {"b": b""}}, {(1, 2): 3}, "\ud800"):
-        told = malformed(contents.written, content)
+        told = refused(Malformed, None, contents.written, content)
         assert told.field == "content" and f"at most {CONTENT_BYTES_MAX} bytes" in str(told)
 
 
@@ -84,7 +83,7 @@ def test_raw_json_that_is_none_is_refused() -> None:
         *(b"1 2", b'"\xff"', b'"\x00"', b'"a\nb"', b"\xef\xbb\xbf{}", '{"a":1}'.encode("utf-16"), '"\ud800"', "\u0661"),
         *("\u00a01", b"nul", b"{a:1}", None, 5, {"a": 1}, bytearray(b"{}")),
     ):
-        told = malformed(RawJson, raw)
+        told = refused(Malformed, None, RawJson, raw)
         assert told.field == "content"
 
 

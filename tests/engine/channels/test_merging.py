@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from engine import errors
-from engine.channel import memory, replies
-from engine.channel.session_state import SessionState
-from engine.channel.several_storages import SeveralStorages
+from engine.channel import memory, replies, session_state, several_storages
 from engine.channel.steps import Opening, Round, Steps
 from engine.models.dsps import CLOCK_MAX
 from engine.ops.channels import Acknowledged, Fetch, Fetched, NewMessage, Publish, Subscribe, Unsubscribe
@@ -36,9 +34,10 @@ class Desk:
     def now_ns(self) -> int:
         return int(self.now_s * 1e9)
 
-    def another(self) -> SeveralStorages:
+    def another(self) -> several_storages.SeveralStorages:
         """What another process has, that knows nothing."""
-        return SeveralStorages("ch", {id: SessionState(self.ttl_s) for id in self.storages}, self.now_ns)
+        states = {id: session_state.SessionState(self.ttl_s) for id in self.storages}
+        return several_storages.SeveralStorages("ch", states, self.now_ns)
 
     def run(self, steps: Steps[Any]) -> Any:
         try:

@@ -13,11 +13,10 @@ from typing import Any, cast
 
 import pytest
 
-from engine import GroupSettings, Queue, WorkerSettings, __version__, models
+from engine import GroupSettings, Queue, WorkerSettings, __version__, models, options
 from engine.command.arguments import duration_ms
 from engine.command.main import _parser  # pyright: ignore[reportPrivateUsage]
 from engine.ops.claims import Finish
-from engine.options import sentences, settings_of
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.helpers.producing import claim
 
@@ -74,9 +73,9 @@ def test_a_variable_that_is_nearly_one_of_ours_is_told_and_those_of_others_are_n
 
 def test_the_help_of_the_worker_has_each_setting_with_its_default() -> None:
     text = " ".join(ironclaim("worker", "--help").stdout.split()).replace("worker- HOST", "worker-HOST")
-    about = sentences(WorkerSettings) | sentences(GroupSettings)
-    assert {*about} == {*settings_of(GroupSettings)}, "a row has a docstring"
-    for name, row in settings_of(GroupSettings).items():
+    about = options.sentences(WorkerSettings) | options.sentences(GroupSettings)
+    assert {*about} == {*options.settings_of(GroupSettings)}, "a row has a docstring"
+    for name, row in options.settings_of(GroupSettings).items():
         if name in ("attributes", "gate"):
             assert f"IRONCLAIM_{name.upper()}" not in text, "only a program has one"
         else:

@@ -14,14 +14,10 @@ from typing import Any
 
 import pytest
 
-from engine import Queue, Worker
+from engine import Queue, Worker, testing
 from engine.ops.workers import Beat
-from engine.testing import EmbeddedServer, free_port
 from tests.engine.command.running import ROOT, Done, ironclaim, said
-from tests.engine.helpers import warm
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers import at_work, producing, waiting, warm
 
 #: Time that is up ends the process, and here that is the one of the tests. One that is started waits for a server that does not
 #: answer for 15 s; the rest is what it may take for itself.
@@ -30,8 +26,8 @@ PROBED = "import os\nfrom engine import Queue\nqueue = Queue('mails', url=os.env
 
 
 @pytest.fixture
-def server() -> Iterator[EmbeddedServer]:
-    with EmbeddedServer() as started:
+def server() -> Iterator[testing.EmbeddedServer]:
+    with testing.EmbeddedServer() as started:
         yield started
 
 
@@ -39,8 +35,8 @@ def server() -> Iterator[EmbeddedServer]:
 def working(queue: Queue, **settings: Any) -> Iterator[None]:
     """A worker of the queue in this process, once it is listed."""
     queue.job("send")(lambda: None)
-    with at_work(Worker(queue, **settings)):
-        wait_until(queue.workers.list, "the worker is listed")
+    with at_work.at_work(Worker(queue, **settings)):
+        waiting.wait_until(queue.workers.list, "the worker is listed")
         yield
 
 
@@ -103,14 +99,14 @@ def test_a_worker_that_has_stopped_beating_and_one_of_another_host_do_not_count(
     beat(1, 600_000)
     assert ironclaim("health", "--live", *at(queue.url)).returncode == code
     beat(2, 100)
-    wait_until(lambda: not queue.workers.list()[0].alive, "its beats have run out")
+    waiting.wait_until(lambda: not queue.workers.list()[0].alive, "its beats have run out")
     assert ironclaim("health", "--live", *at(queue.url)).returncode == 1
 
 
 @pytest.mark.slow
 def test_a_server_that_is_away_is_not_ready_and_says_nothing_against_a_worker(tmp_path: Path) -> None:
     """A worker outlives an outage with what it has in hand; one that is started anew for it would not."""
-    nobody = ("--queue", "mails", "--url", f"redis://127.0.0.1:{free_port()}", *PATIENT, "--json")
+    nobody = ("--queue", "mails", "--url", f"redis://127.0.0.1:{testing.free_port()}", *PATIENT, "--json")
     ready, live, both = probes(tmp_path, ("--ready", *nobody), ("--live", *nobody), nobody)
     assert ready.returncode == 1
     assert live.returncode == 0 and results(json.loads(live.stdout)) == {"worker": "unknown"}
@@ -118,7 +114,7 @@ def test_a_server_that_is_away_is_not_ready_and_says_nothing_against_a_worker(tm
 
 
 @pytest.mark.slow
-def test_a_server_that_hangs_is_told_in_bounded_time(server: EmbeddedServer, tmp_path: Path) -> None:
+def test_a_server_that_hangs_is_told_in_bounded_time(server: testing.EmbeddedServer, tmp_path: Path) -> None:
     arguments = ("--queue", "mails", "--url", server.url, *PATIENT, "--json")
     assert probe(tmp_path, "--ready", *arguments).returncode == 0
     os.kill(server.pid, signal.SIGSTOP)
@@ -130,8 +126,8 @@ def test_a_server_that_hangs_is_told_in_bounded_time(server: EmbeddedServer, tmp
     assert (live.returncode, results(json.loads(live.stdout))) == (0, {"worker": "unknown"})
 
 
-def test_a_server_that_may_lose_jobs_is_not_ready(server: EmbeddedServer) -> None:
-    with raw_client(server.url) as client:
+def test_a_server_that_may_lose_jobs_is_not_ready(server: testing.EmbeddedServer) -> None:
+    with producing.raw_client(server.url) as client:
         client.config_set("maxmemory-policy", "allkeys-lru")
     done = ironclaim("health", "--ready", *at(server.url))
     assert done.returncode == 1 and "maxmemory_policy" in detail(done)

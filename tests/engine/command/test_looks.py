@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, Queue, Worker
+from engine import Handlers, Job, Queue, Worker, options
 from engine.models.model import random_id
-from engine.options import OPTIONS
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.desk import Desk
-from tests.engine.helpers.producing import raises
-from tests.engine.helpers.waiting import wait_until
-from tests.engine.ops import Bury as BuryJobs
-from tests.engine.ops import Failure, Options
+from tests.engine.helpers import producing, waiting
+from tests.engine.ops import Bury, Failure, Options
 
 
 def kill_some(queue: Queue, *jobs: str, **needs: list[str]) -> None:
@@ -33,7 +30,7 @@ def kill_some(queue: Queue, *jobs: str, **needs: list[str]) -> None:
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     if needs:
         Worker(queue, handlers).run(burst=True)
-        wait_until(lambda: queue.counts().dead == len(jobs) + len(needs), "the children are dead")
+        waiting.wait_until(lambda: queue.counts().dead == len(jobs) + len(needs), "the children are dead")
 
 
 def test_what_is_not_kept_of_an_ended_job_is_not_told_as_a_default(queue: Queue, at: tuple[str, ...]) -> None:
@@ -46,7 +43,7 @@ def test_what_is_not_kept_of_an_ended_job_is_not_told_as_a_default(queue: Queue,
 
     queue.enqueue("send", {}, id="third", priority=9, attempts=3, backoff_ms=1)
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
-    wait_until(lambda: queue.jobs.state("third") == "finished", "the third attempt")
+    waiting.wait_until(lambda: queue.jobs.state("third") == "finished", "the third attempt")
     (row,) = said("jobs", "list", "--state", "finished", *at)
     assert (row["priority"], row["failures"], row["attempts"]) == (None, None, None)
     shown = said("jobs", "show", "third", *at)
@@ -120,7 +117,7 @@ def kill_by(queue: Queue, **errors: Exception) -> None:
     """Jobs of several names that fail for good, each with its error, in this order."""
     handlers = Handlers()
     for name, error in errors.items():
-        handlers(name)(raises(error))
+        handlers(name)(producing.raises(error))
         queue.enqueue(name, {}, id=name, attempts=1, key=f"of-{name}")
         Worker(queue, handlers, sweep_ms=50).run(burst=True)
 
@@ -178,7 +175,7 @@ def test_more_dead_jobs_than_one_page(desk: Desk) -> None:
     for number in range(0, 1_200, 100):
         desk.enqueue(*(f"j{number + at}" for at in range(100)), attempts=1)
         failures = [Failure(job.lease, "ValueError" if number == 1_100 else "OSError") for job in desk.claim(limit=100)]
-        desk.run(BuryJobs(tuple(failures)))
+        desk.run(Bury(tuple(failures)))
     dead = desk.queue.dead
     assert [job.id for job in dead.list(error="ValueError", limit=2, offset=98)] == ["j1198", "j1199"]
     assert dead.requeue_all(error="ValueError") == 100 and dead.list(error="ValueError") == []
@@ -223,7 +220,7 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...], cl
 
 def test_the_help_of_enqueue_says_what_each_option_is() -> None:
     shown = " ".join(ironclaim("enqueue", "--help").stdout.split())
-    for option in OPTIONS:
+    for option in options.OPTIONS:
         assert f"--{option.replace('_', '-')} " in shown
     assert "Not claimable before this has passed, by the server's clock" in shown
 
@@ -245,7 +242,7 @@ def test_queues_and_workers(queue: Queue, at: tuple[str, ...], ironclaim_url: st
     program += "handlers('other')(lambda job: None)\nWorker(Queue('mails', url=sys.argv[1]), handlers, name='w1').run()"
     worker = subprocess.Popen([sys.executable, "-c", program, ironclaim_url], cwd=ROOT)
     try:
-        rows = wait_until(lambda: said("workers", *at), "the worker is listed", 120)
+        rows = waiting.wait_until(lambda: said("workers", *at), "the worker is listed", 120)
         assert [(row["name"], row["pid"], row["alive"], row["handlers"]) for row in rows] == [("w1", worker.pid, True, ["other"])]
         assert json.dumps(worker.pid) in ironclaim("workers", *at).stdout
     finally:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import Queue, outbox
-from engine.testing import start_guarded
+from engine import Queue, outbox, testing
 from tests.engine.command.running import ROOT, ironclaim, refused
 from tests.engine.helpers.waiting import wait_until
 
@@ -74,7 +73,7 @@ def test_it_runs_until_sigterm(ironclaim_url: str, file: Path) -> None:
     add(file, ironclaim_url, "mails", "send", 1)
     command = [sys.executable, "-m", "engine", "outbox", "outbox_stay:connect", "outbox_stay:mails", "--poll-ms", "10"]
     env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
-    relay = start_guarded(command, cwd=file.parent, env=env, stdout=subprocess.PIPE, text=True)
+    relay = testing.start_guarded(command, cwd=file.parent, env=env, stdout=subprocess.PIPE, text=True)
     try:
         with Queue("mails", url=ironclaim_url) as mails:
             wait_until(lambda: mails.counts().waiting == 1, "the first row is sent", 120)

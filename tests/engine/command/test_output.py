@@ -9,12 +9,10 @@ import sys
 
 import pytest
 
+from engine import __version__, errors
 from engine.command import output
 from engine.command.arguments import numbers, priorities
 from engine.command.main import main
-from engine.command.output import Progress, finish_output, json_text
-from engine.errors import json_text as in_utf8
-from engine.version import __version__
 from tests.engine.helpers.producing import refused
 
 
@@ -27,17 +25,17 @@ def test_words_are_read() -> None:
 def test_json_has_escapes_where_the_terminal_lacks_the_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"é": ['a "é"', "\n\U0001f40d"]}
     escaped = '{"\\u00e9": ["a \\"\\u00e9\\"", "\\n\\ud83d\\udc0d"]}'
-    for encoding, wanted in {"latin-1": escaped, "utf-8": in_utf8(value, spaced=True)}.items():
+    for encoding, wanted in {"latin-1": escaped, "utf-8": errors.json_text(value, spaced=True)}.items():
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
-        assert json_text(value) == wanted
+        assert output.json_text(value) == wanted
 
 
 def test_what_takes_long_shows_its_progress_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Progress("backup")(1, 1)
+    output.Progress("backup")(1, 1)
     monkeypatch.setattr(output, "_SILENT_S", 0.0)
-    shows = Progress("backup")
+    shows = output.Progress("backup")
     shows(1_234, 3 << 19)
     shows(9_999, 1)
     assert capsys.readouterr().err == "backup: 1,234 keys, 1.5 MiB\n"
@@ -60,4 +58,4 @@ def test_an_output_that_ends_is_no_error_and_one_that_is_full_is_one_line(
         monkeypatch.setattr(sys, "stdout", closed)
         assert main(words) == 0
     monkeypatch.setattr(sys, "stdout", None)
-    finish_output()
+    output.finish_output()

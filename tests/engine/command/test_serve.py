@@ -10,9 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine import Malformed, Queue
+from engine import Malformed, Queue, testing
 from engine.command.serve import read_tokens
-from engine.testing import free_port
 from tests.engine.command.running import ROOT
 from tests.engine.helpers.waiting import wait_until
 
@@ -20,7 +19,7 @@ from tests.engine.helpers.waiting import wait_until
 @contextmanager
 def serving(*words: str) -> Iterator[httpx.Client]:
     """A client of such a process, which has ended well at SIGTERM afterwards."""
-    port = free_port()
+    port = testing.free_port()
     process = subprocess.Popen([sys.executable, "-m", "engine", "serve", "--port", str(port), *words], cwd=ROOT)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:

@@ -15,13 +15,11 @@ from typing import Any
 
 import pytest
 
-from engine import Queue, models
+from engine import Queue, models, testing
 from engine.command.worker import _changed, _home_of, _sources  # pyright: ignore[reportPrivateUsage]
-from engine.testing import free_port
 from tests import golden
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
-from tests.engine.helpers.producing import ids_of
-from tests.engine.helpers.waiting import wait_until, whole_lines
+from tests.engine.helpers import producing, waiting
 
 #: A module of its own for each test, which the others have not imported.
 numbers = itertools.count()
@@ -92,7 +90,7 @@ class Shop:
         return __import__(self.name)
 
     def ran(self) -> list[str]:
-        return sorted(whole_lines(self.folder / f"{self.name}.ran"))
+        return sorted(waiting.whole_lines(self.folder / f"{self.name}.ran"))
 
 
 @pytest.fixture
@@ -184,7 +182,7 @@ REFUSED = "engine/refused.txt"
 
 def test_what_no_command_takes_is_one_line_before_anything_is_sent(shop: Shop) -> None:
     """Nobody is where the environment says; objects of a module know a server of their own."""
-    nowhere, text = {"IRONCLAIM_URL": f"redis://127.0.0.1:{free_port()}"}, ""
+    nowhere, text = {"IRONCLAIM_URL": f"redis://127.0.0.1:{testing.free_port()}"}, ""
     for line in (golden.FOLDER / REFUSED).read_text().splitlines():
         if line.startswith(("$ ", "# ")):
             text += f"{line}\n"
@@ -326,18 +324,18 @@ def test_a_worker_starts_anew_when_a_source_file_changes(shop: Shop, number: sig
         return lambda: log.read_text().count(words) >= times
 
     try:
-        wait_until(told("queue slips"), "it works", 120)
+        waiting.wait_until(told("queue slips"), "it works", 120)
         with Queue("slips", url=shop.url) as queue:
             queue.enqueue("print", {"number": 1}, id="first")
-            wait_until(lambda: ids_of(queue, "done") == ["first"], "the first job", 120)
+            waiting.wait_until(lambda: producing.ids_of(queue, "done") == ["first"], "the first job", 120)
             good = source.read_text()
             source.write_text(good + "\n1 / 0\n")
-            wait_until(told("ZeroDivisionError: division by zero"), "it tells of the mistake", 120)
-            wait_until(told("has ended with code 2: it starts anew when a file changes"), "it waits", 120)
+            waiting.wait_until(told("ZeroDivisionError: division by zero"), "it tells of the mistake", 120)
+            waiting.wait_until(told("has ended with code 2: it starts anew when a file changes"), "it waits", 120)
             source.write_text(good.replace('tell("slips", number)', 'tell("changed", number)'))
-            wait_until(told("queue slips", 2), "it works again", 120)
+            waiting.wait_until(told("queue slips", 2), "it works again", 120)
             queue.enqueue("print", {"number": 2}, id="second")
-            wait_until(lambda: set(ids_of(queue, "done")) == {"first", "second"}, "the second job", 120)
+            waiting.wait_until(lambda: set(producing.ids_of(queue, "done")) == {"first", "second"}, "the second job", 120)
     finally:
         worker.send_signal(number)
         assert worker.wait(120) == 0, log.read_text()

@@ -11,7 +11,6 @@ from typing import Any
 
 import hypothesis
 import schemathesis
-from hypothesis import HealthCheck, Phase
 
 #: How long a campaign lasts: `make test-nightly MINUTES=10`.
 MINUTES = float(os.environ.get("IRONCLAIM_FUZZ_MINUTES") or "2")
@@ -25,8 +24,8 @@ Unfit = tuple[str, str, str]
 def ask(operation: Any, examples: int, excluded: list[Any], headers: dict[str, str] | None = None) -> None:
     """Ask for one operation, in so many ways, always with these headers. `excluded`: checks that it cannot pass."""
 
-    slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    phases = (Phase.explicit, Phase.generate)
+    slow = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much, hypothesis.HealthCheck.data_too_large]
+    phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     same: dict[str, Any] = {"database": None, "derandomize": True, "phases": phases}
 
     @hypothesis.settings(max_examples=examples, deadline=None, suppress_health_check=slow, **same)

@@ -9,9 +9,8 @@ from typing import Any, cast
 import redis
 
 from engine import Bury, Handlers, Job, Queue, Worker, errors
-from engine.ops.looks import NoteProgress
-from engine.ops.workers import Beat
 from tests.engine.helpers.producing import claim
+from tests.engine.ops import Beat, NoteProgress
 
 #: What a program of another language may have put where JSON, a number or a text stands.
 STORED = (

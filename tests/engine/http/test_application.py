@@ -13,8 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from engine import Queue
-from engine.http import access, opening, routes
-from engine.http.application import application
+from engine.http import access, application, opening, routes
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
 from tests.engine.helpers.waiting import soon
@@ -41,7 +40,8 @@ def test_a_method_that_a_path_does_not_have_is_answered_with_all_that_it_has(iro
 
 
 def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: str, queue: Queue, raw: Any) -> None:
-    inner = application(HttpSettings(url=ironclaim_url, allow_changes=True, channels=ChannelSettings(admin_tokens=(ADMIN,))))
+    channels = ChannelSettings(admin_tokens=(ADMIN,))
+    inner = application.application(HttpSettings(url=ironclaim_url, allow_changes=True, channels=channels))
 
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncGenerator[None]:

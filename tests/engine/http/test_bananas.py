@@ -10,9 +10,7 @@ import redis
 
 from engine import Job, Queue, Worker, models
 from engine.http.settings import HttpSettings
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers import at_work, producing, waiting
 from tests.engine.http.serving import served
 
 pytestmark = [pytest.mark.feature("BN34", model="bananas"), pytest.mark.feature("BN34")]
@@ -53,7 +51,7 @@ def test_members_that_are_null_are_as_if_left_out(client: httpx.Client) -> None:
 
 
 def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, ironclaim_url: str) -> None:
-    handlers = some_handlers(lambda job: 2 * job.payload, "double")
+    handlers = producing.some_handlers(lambda job: 2 * job.payload, "double")
 
     @handlers("fail")
     def fail(job: Job) -> None:
@@ -67,7 +65,7 @@ def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, i
     wanted |= {"routing_key": "default", "attempts": 0, "max_retries": 1, "updated_at": ""}
     assert client.get(f"/jobs/{ids[0]}").json() | {"created_at": "", "updated_at": ""} == wanted
     assert [job["id"] for job in client.get("/jobs", params={"status": "pending"}).json()["jobs"]] == ids[::-1]
-    with Queue("q", models.Bananas(), url=ironclaim_url) as queue, at_work(Worker(queue, handlers)):
+    with Queue("q", models.Bananas(), url=ironclaim_url) as queue, at_work.at_work(Worker(queue, handlers)):
         assert queue.results.wait(ids[0], wait_ms=60_000).value == 42
         assert not queue.results.wait(ids[1], wait_ms=60_000).ok
         shown, failed = (client.get(f"/jobs/{id}").json() for id in ids)
@@ -78,7 +76,7 @@ def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, i
         assert (shown["status"], shown["result"]) == ("completed", 42) and shown["completed_at"].endswith("Z")
         assert failed["status"] == "failed" and "no" in failed["error"] and "unreadable" not in shown | failed
         assert [job["id"] for job in client.get("/jobs", params={"status": "failed"}).json()["jobs"]] == [ids[1]]
-        wait_until(lambda: client.get("/metrics").json()["workers"]["active"] == 1, "the worker is listed")
+        waiting.wait_until(lambda: client.get("/metrics").json()["workers"]["active"] == 1, "the worker is listed")
         numbers = client.get("/metrics").json()
         assert (numbers["scheduled"], numbers["dead_letter"], numbers["workers"]["active"]) == (1, 1, 1)
 

@@ -15,19 +15,17 @@ from starlette.routing import Mount, Route, WebSocketRoute
 
 from engine import ConnectOptions, errors
 from engine.http import access, answers, application, describing, shield
-from engine.http.answers import Problem
 from engine.http.channels import answers as channel_answers
 from engine.http.channels import networks, tokens
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
-from engine.http.channels.tokens import JwtSettings, TokenCheck, TokenRefused
+from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks import delivery
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings, secret_of
 from engine.http.page import endpoints
 from engine.http.settings import Access, HttpSettings, Token
 from engine.queue.producing import NewJob
 from tests import golden
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.refusing import malformed
+from tests.engine.helpers import producing, refusing
 from tests.engine.http.channels.desk import SECRET, base64_of, pem, token
 
 HS: Any = {"iss": ["issuer"], "keys": {"HS256": [base64_of(SECRET)]}, "aud": ["service"]}
@@ -53,7 +51,7 @@ def test_bounds_of_settings(kind: Any, more: dict[str, Any], begin: str, bounds:
         for value in (least, most):
             assert getattr(kind(**more, **{name: value}), name) == value
         for value in (least - 1, most + 1):
-            assert malformed(kind, **more, **{name: value}).field == f"{begin}{name}"
+            assert refusing.malformed(kind, **more, **{name: value}).field == f"{begin}{name}"
 
 
 def settings_given_by_name() -> golden.Told:
@@ -129,11 +127,11 @@ def test_a_body_is_read_within_its_time_and_size_and_websockets_are_closed(monke
         await made(scope, receive, send)
         assert sent.pop() == chunks
         left = iter([chunks[0], {"body": b"a" * 425, "more_body": True}])
-        with pytest.raises(Problem) as large:
+        with pytest.raises(answers.Problem) as large:
             await made(scope, receive, send)
         assert large.value.status == 413
         monkeypatch.setattr(shield, "BODY_S", 0.0)
-        with pytest.raises(Problem) as late:
+        with pytest.raises(answers.Problem) as late:
             await made(scope, silence, send)
         assert (late.value.status, late.value.headers) == (408, {"Connection": "close"})
         await made({"type": "websocket"}, receive, send)
@@ -155,7 +153,7 @@ def asked(body: bytes = b"", query: str = "", **headers: str) -> Request:
 
 def problem(call: Any, *given: Any) -> tuple[int, dict[str, Any]]:
     """Status and members of the problem that a call raises."""
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(answers.Problem) as caught:
         found = call(*given)
         if inspect.iscoroutine(found):
             asyncio.run(found)
@@ -218,9 +216,9 @@ def errors_as_problems() -> golden.Told:
     long = "redis://" * 1_250
     yield "long values", [answers.problem_of(errors.Malformed("f", text, "b")).more["value"] for text in (long, f"{long}x")]
     yield "without words", answers.problem_of(errors.ServerUnavailable()).detail
-    refused, unknown = channel_answers.Refused(400, "e", "c", "r"), Problem(401, "x")
+    denied, unknown = channel_answers.Refused(400, "e", "c", "r"), answers.Problem(401, "x")
     for answer in (
-        *map(channel_answers.of_problem, (refused, unknown, Problem(503, "x", headers={"Retry-After": "9"}))),
+        *map(channel_answers.of_problem, (denied, unknown, answers.Problem(503, "x", headers={"Retry-After": "9"}))),
         *map(channel_answers.of_engine_error, (errors.OutcomeUnknown("x"), errors.ServerUnavailable("x"))),
         channel_answers.nothing(),
     ):
@@ -236,22 +234,22 @@ def test_only_routes_that_say_what_they_need_are_served() -> None:
         (Mount("/x", routes=[Route("/y", lambda request: Response())]), "/y: its endpoint does not say"),
         (WebSocketRoute("/y", anything), "is neither a route"),
     ):
-        refused(TypeError, words, application._check, route)
+        producing.refused(TypeError, words, application._check, route)
 
 
 # -- channels
 
 
 def test_tokens_are_refused_beyond_each_bound() -> None:
-    check = TokenCheck(JwtSettings(**HS))
+    check = tokens.TokenCheck(JwtSettings(**HS))
     assert check.claims_of(token("HS256", SECRET), {})["sub"] == "somebody"
     for text, why in (("", "no JWT presented"), ("x" * 16_385, "longer than 16384 characters"), ("x" * 16_384, "it is no JWT")):
-        refused(TokenRefused, why, check.claims_of, text, {})
+        producing.refused(tokens.TokenRefused, why, check.claims_of, text, {})
     assert [tokens.is_revocable(text) for text in ("x" * 1_024, "x" * 1_025, "é" * 513, "\ud800")] == [True, False, False, False]
     small = rsa.generate_private_key(public_exponent=65537, key_size=1024)
-    assert "RSA of at least 2048 bits" in malformed(tokens.loaded, {"RS256": [pem(small)]}).bound
+    assert "RSA of at least 2048 bits" in refusing.malformed(tokens.loaded, {"RS256": [pem(small)]}).bound
     for call, given in ((tokens.loaded, ({"HS256": [5]},)), (tokens.check, ("f", 5, ())), (networks.networks, ("f", [5]))):
-        malformed(call, *given)
+        refusing.malformed(call, *given)
 
 
 def retries() -> golden.Told:

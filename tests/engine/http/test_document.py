@@ -6,8 +6,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
-from engine import http
-from engine.http.application import application, document
+from engine.http import application
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings, Token
 from tests import golden
@@ -76,9 +75,9 @@ DECLARING = ("jobs/schemas", "jobs/jobs", "jobs/queues", "jobs/bananas", "jobs/e
 
 def test_what_the_document_promises_is_what_clients_were_promised() -> None:
     for module in DECLARING:
-        runpy.run_path(str(Path(http.__file__).parent / f"{module}.py"))
+        runpy.run_path(str(Path(application.__file__).parent / f"{module}.py"))
     settings = HttpSettings(channels=ChannelSettings(), tokens=(Token(secret="r" * 32),))
-    found = document(application(settings).routes, settings)
+    found = application.document(application.application(settings).routes, settings)
     problem = {"description": "A problem", "content": {"application/problem+json": {"schema": PROBLEM}}}
     assert all(way["responses"]["default"] == problem for ways in found["paths"].values() for way in ways.values())
     text = "\n".join([shape(found["components"]["schemas"]["Problem"]), *lines(found["paths"]), ""])

@@ -12,8 +12,7 @@ from engine.http.jobs import schemas
 from engine.http.settings import Token
 from engine.models.model import LANES
 from engine.queue.history import wanted
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import soon
+from tests.engine.helpers import producing, waiting
 from tests.engine.http.serving import asking, bearer
 
 HISTORY = "/api/queues/q/history"
@@ -30,7 +29,7 @@ def ended(queue: Queue, *jobs: str) -> None:
 
     for job in jobs:
         queue.enqueue("send", {"to": job}, id=job, key="acme", attempts=1)
-    Worker(queue, some_handlers(send, "send"), name="w1").run(burst=True)
+    Worker(queue, producing.some_handlers(send, "send"), name="w1").run(burst=True)
 
 
 @pytest.mark.parametrize("digits", range(1, 20))
@@ -61,7 +60,7 @@ def test_it_is_switched_on_asked_and_switched_off(ironclaim_url: str, queue: Que
         assert {name: past[name] for name in wanted} == wanted
         assert past["waited_ms"] >= 0 and past["ran_ms"] == past["ended_ms"] - past["started_ms"]
         assert not {"payload", "stored", "serializer"} & past.keys(), "payloads are not shown unless that is said"
-        soon(lambda: asked(client, newer_than_ms=1)["jobs"] == [], "it has all ended longer ago")
+        waiting.soon(lambda: asked(client, newer_than_ms=1)["jobs"] == [], "it has all ended longer ago")
         assert [past["error"] for past in asked(client, outcome="dead")["jobs"]] == ["ValueError: <b>no</b>"]
         bad = [client.get(HISTORY, params=query) for query in ({"outcome": "done"}, {"cursor": "here"})]
         assert [answer.status_code for answer in (client.put(HISTORY, json={"keep": 0}), *bad)] == [422] * 3

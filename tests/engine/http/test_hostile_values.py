@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine import Malformed, Queue, models
+from engine import Malformed, Queue, errors, models
 from engine.command.main import main
-from engine.errors import json_text
 from tests.engine.http import peopled, serving
 
 SENT = ("\ud800", "\0", 10**400, {"\ud800": "\ud800"}, [[[]]], -1.5)
@@ -86,6 +85,6 @@ def test_what_json_cannot_say_is_said_as_a_text() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    said = json.loads(json_text({"\ud800": [float("nan"), float("-inf"), 10**5_000, b"\xff", "\udfff"], "deep": deep}))
+    said = json.loads(errors.json_text({"\ud800": [float("nan"), float("-inf"), 10**5_000, b"\xff", "\udfff"], "deep": deep}))
     assert said["\\ud800"][:2] == ["NaN", "-Infinity"] and said["\\ud800"][3:] == ["\\xff", "\\udfff"]
     assert "bits" in said["\\ud800"][2] and "list" in json.dumps(said["deep"])

@@ -10,12 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from engine import Job, Malformed, NewJob, Queue, Worker, options
+from engine import Job, Malformed, NewJob, Queue, Worker, models, options
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.webhooks.settings import WebhookSettings
 from engine.http.jobs.jobs import CALLBACKS
 from engine.http.settings import HttpSettings, Token
-from engine.models import named
 from tests.engine.helpers import producing, waiting
 from tests.engine.http.channels.receiver import Receiver
 from tests.engine.http.serving import asking, audited, bearer
@@ -154,7 +153,7 @@ def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alo
 @pytest.mark.parametrize("model", ["bridge", "bananas"])
 def test_where_a_keyspace_is_one_queue_no_name_of_a_path_makes_it_another_one(ironclaim_url: str, model: str) -> None:
     own = Token(secret="k" * 32, role="admin", name="own", queues=(model,))
-    with Queue("bills", named(model), url=ironclaim_url) as bills, mailing(ironclaim_url, model, own) as client:
+    with Queue("bills", models.named(model), url=ironclaim_url) as bills, mailing(ironclaim_url, model, own) as client:
         job = bills.enqueue("pay", {"a": "1"}).job
         for path in ("", "/jobs", f"/jobs/{job}", f"/jobs/{job}/result", "/metrics"):
             assert client.get(f"/api/queues/mails{path}").status_code == 403, path
@@ -167,7 +166,8 @@ def test_where_a_keyspace_is_one_queue_no_name_of_a_path_makes_it_another_one(ir
 
 def test_formats_whose_keyspace_is_one_queue_are_known(ironclaim_url: str) -> None:
     for model in ("lanes", "bull", "bridge", "bananas", "mosquito"):
-        with Queue("a", named(model), url=ironclaim_url) as one, Queue("b", named(model), url=ironclaim_url) as other:
+        of = models.named(model)
+        with Queue("a", of, url=ironclaim_url) as one, Queue("b", of, url=ironclaim_url) as other:
             one.enqueue("send", {"n": "1"})
             assert bool(HttpSettings(model=model).keyspace) == bool(other.counts().waiting), model
 
@@ -177,7 +177,7 @@ def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(
 ) -> None:
     """Neither the hash of a run nor the key of a unique job says of which queue it is."""
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
-    with Queue("bills", named("mosquito"), url=ironclaim_url) as bills, mailing(ironclaim_url, "mosquito") as client:
+    with Queue("bills", models.named("mosquito"), url=ironclaim_url) as bills, mailing(ironclaim_url, "mosquito") as client:
         dead = bills.enqueue("pay", {"to": "of another"}, attempts=1).job
         Worker(bills, producing.some_handlers(fail, "pay")).run(burst=True)
         assert bills.jobs.state(dead) == "dead"
@@ -213,7 +213,7 @@ def test_an_id_of_bull_is_no_job_of_another_queue(
 ) -> None:
     """The key of job `x:1` of `mails` is that of job 1 of `mails:x`."""
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
-    with Queue(f"mails:{part}", named("bull"), url=ironclaim_url) as other, mailing(ironclaim_url, "bull") as client:
+    with Queue(f"mails:{part}", models.named("bull"), url=ironclaim_url) as other, mailing(ironclaim_url, "bull") as client:
         id = f"{part}:{other.enqueue('pay', {'secret': 'of another'}).job}"
         before = sorted(raw.scan_iter("bull:mails:*"))
         assert client.get(f"/api/queues/mails/jobs/{id}").status_code == 403

@@ -18,11 +18,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from engine import Queue, errors, testing
-from engine.http import access, routes, serving, shield
-from engine.http import application as applications
-from engine.http.access import needs, public
+from engine.http import access, application, routes, serving, shield
 from engine.http.channels.settings import ChannelSettings
-from engine.http.serving import check_bind
 from engine.http.settings import Access, HttpSettings, Token
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.refusing import malformed
@@ -168,14 +165,14 @@ def test_a_page_of_this_site_and_what_is_no_browser_may(open_client: httpx.Clien
 
 
 def test_a_session_begins_and_ends_with_its_token(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    @public
+    @access.public
     async def sign_in(request: Request) -> Response:
         await access.refuse_foreign(request)
         response = PlainTextResponse(access.csrf_token(request))
         access.sign_in(request, response, (await access.form_of(request))["token"])
         return response
 
-    @public
+    @access.public
     async def begin(request: Request) -> Response:
         return PlainTextResponse(access.csrf_token(request))
 
@@ -419,9 +416,9 @@ def test_a_body_is_refused_by_what_is_said_of_its_length(status: int | None, len
 def test_others_are_let_in_only_where_somebody_is_asked_who_it_is() -> None:
     for host in (*("0.0.0.0", "::", "192.0.2.1", "example.org", "127.0.0.1.example.org", "localhost.example.org"), ""):
         refused(errors.Malformed, "host", serving.server, HttpSettings(), host=host)
-        check_bind(host, HttpSettings(tokens=TOKENS))
+        serving.check_bind(host, HttpSettings(tokens=TOKENS))
         for own in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
-            check_bind(own, HttpSettings())
+            serving.check_bind(own, HttpSettings())
 
 
 def test_bad_settings_name_their_field() -> None:
@@ -501,8 +498,8 @@ def test_a_route_that_does_not_say_what_it_needs_is_no_application(monkeypatch: 
     async def anything(request: Request) -> Response:
         return PlainTextResponse("")
 
-    reads, changes = needs("read")(anything), needs("read", changes=True)(anything)
+    reads, changes = access.needs("read")(anything), access.needs("read", changes=True)(anything)
     for endpoint, method in ((anything, "GET"), (reads, "POST"), (changes, "GET")):
         own = [Route("/x", endpoint, methods=[method])]
         monkeypatch.setattr(routes, "page_routes", lambda settings, own=own: own)
-        refused(TypeError, "/x", applications.application, HttpSettings())
+        refused(TypeError, "/x", application.application, HttpSettings())

@@ -12,12 +12,11 @@ import pytest
 import redis
 from starlette.routing import Route
 
-from engine import Queue, errors
+from engine import Queue, errors, models
 from engine.command.main import main
 from engine.http.application import application
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
-from engine.models import named
 from tests.engine.http.peopled import STATES, STORED, WORKER, hostile, peopled
 from tests.engine.http.serving import served
 
@@ -32,7 +31,7 @@ V1 = ("metrics", *(f"jobs?status={word}" for word in ("pending", "scheduled", "p
     "model", ["lanes", "bananas", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bull", "mosquito", "bridge"))]
 )
 def test_each_face_answers_whatever_is_stored(model: str, ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with Queue("q", named(model), url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as server:
+    with Queue("q", models.named(model), url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as server:
         ids = peopled(queue)
         addresses = [*(f"/api/queues/q{part}" for part in PARTS), *(f"/queues/q{part}" for part in PAGES)]
         addresses += ["/api/queues", "/queues"]

@@ -17,9 +17,8 @@ from typing import Any
 import httpx
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
 from jwt.algorithms import RSAAlgorithm
 
 from engine import Channel
@@ -380,7 +379,7 @@ def certificate_of(key: Any) -> bytes:
     begins = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
     made = made.not_valid_before(begins).not_valid_after(begins + datetime.timedelta(days=36_500))
-    return made.sign(key, SHA256()).public_bytes(Encoding.PEM)
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def test_keys_are_read_from_files_and_certificates(ironclaim_url: str, tmp_path: Path) -> None:

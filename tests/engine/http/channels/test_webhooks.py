@@ -14,7 +14,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def policy(*hooks: WebhookSettings) -> ChannelPolicy:
     return ChannelPolicy(pattern=r"room-(?P<id>\d+)", webhooks=hooks)
 
 
-def serving(url: str, *hooks: WebhookSettings, **settings: Any) -> AbstractContextManager[Desk]:
+def serving(url: str, *hooks: WebhookSettings, **settings: Any) -> contextlib.AbstractContextManager[Desk]:
     """An application whose channels `room-N` have these webhooks."""
     return desk(url, ChannelSettings(channels=(policy(*hooks), ChannelPolicy(pattern="quiet")), **settings))
 

@@ -14,8 +14,7 @@ from chaos.interop import node
 from engine import Handlers, Job, Queue, Worker
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers import at_work, waiting
 from tests.engine.http.serving import served
 from tests.reports.browser import window as window
 
@@ -84,11 +83,11 @@ def busy(queue: Queue, ironclaim_url: str, tmp_path: Path) -> Iterator[Busy]:
     put_run(tmp_path, spec, {"verdict": "violated", "reasons": ["J6: a job was finished twice"]}, report)
     worker = Worker(queue, handlers, name="w1", concurrency=2, beat_ms=2_000)
     with ExitStack() as stack:
-        stack.enter_context(at_work(worker))
+        stack.enter_context(at_work.at_work(worker))
         stack.callback(let_go.set)
-        wait_until(lambda: queue.jobs.state(dead) == "dead", "the job dies")
-        wait_until(lambda: queue.jobs.state(running) == "active", "the job runs")
-        wait_until(lambda: any(info.in_hand for info in queue.workers.list()), "the worker tells what it has in hand")
+        waiting.wait_until(lambda: queue.jobs.state(dead) == "dead", "the job dies")
+        waiting.wait_until(lambda: queue.jobs.state(running) == "active", "the job runs")
+        waiting.wait_until(lambda: any(info.in_hand for info in queue.workers.list()), "the worker tells what it has in hand")
         yield Busy(queue, stack.enter_context(served(of_everything(ironclaim_url, tmp_path))), dead, running)
 
 

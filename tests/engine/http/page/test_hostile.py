@@ -14,8 +14,7 @@ import redis
 from engine import Handlers, Job, Queue, Worker
 from engine.http.settings import HttpSettings
 from engine.models.dsps import DspsKeys
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers import at_work, waiting
 from tests.engine.http.page.conftest import of_everything, put_run
 from tests.engine.http.page.test_page_browser import SCRIPTS, ready
 from tests.engine.http.serving import served
@@ -38,8 +37,8 @@ def hostile(queue: Queue, monkeypatch: pytest.MonkeyPatch, ironclaim_url: str, t
 
     queue.events.on()
     dead = queue.enqueue("fail", {"payload": HOSTILE}, attempts=1, headers={"x": HOSTILE}, unique="u").job
-    with at_work(Worker(queue, handlers, name="w1")):
-        wait_until(lambda: queue.jobs.state(dead) == "dead", "the job dies")
+    with at_work.at_work(Worker(queue, handlers, name="w1")):
+        waiting.wait_until(lambda: queue.jobs.state(dead) == "dead", "the job dies")
     server, keys = redis.Redis.from_url(ironclaim_url), queue.model.keys
     # A producer and a worker that check nothing write what they like.
     with monkeypatch.context() as patch:

@@ -16,16 +16,14 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from engine import Bury, Channel, Handlers, Job, Queue, Worker, models
+from engine import Bury, Channel, Handlers, Job, Queue, Worker, models, validate
 from engine.http.application import application
 from engine.http.page import job_views
 from engine.http.settings import HttpSettings, Token
 from engine.queue.asynchronous.parts import AsyncWorkers
-from engine.validate import DURATION_MS_MAX, RATE_MAX
 from tests.engine.command.running import ironclaim
+from tests.engine.helpers import producing, waiting
 from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.page.conftest import Busy
 from tests.engine.http.serving import asking, coming, served
 
@@ -50,7 +48,7 @@ def failing(name: str, error: Callable[[Job], Exception]) -> Handlers:
     def fail(job: Job) -> None:
         raise error(job)
 
-    return some_handlers(fail, name)
+    return producing.some_handlers(fail, name)
 
 
 def test_the_first_page_is_that_of_the_queues(client: httpx.Client) -> None:
@@ -279,7 +277,7 @@ def test_names_that_no_live_worker_handles_hold_jobs_back(queue: Queue, ironclai
     with asking(ironclaim_url) as client:
         assert "no worker of this queue is alive" in client.get("/queues/q").text
         with at_work(make_worker(queue, Book(), "w1", beat_ms=60_000, sweep_ms=100)):
-            wait_until(queue.workers.list, "the worker")
+            waiting.wait_until(queue.workers.list, "the worker")
             words = "no live worker handles: nigtly, recipt"
             for path in ("/queues/q", "/queues/q/summary"):
                 assert words in client.get(path).text
@@ -300,7 +298,7 @@ def test_the_page_of_a_dead_parent_shows_its_children_and_requeues_them(queue: Q
         queue.enqueue("ship", at, id=f"ship-{at:02}", needs=["charge-1"])
     queue.enqueue("bill", 1, id="bill", needs=["ship-00"])
     Worker(queue, failing("charge", lambda job: ValueError("no card"))).run(burst=True)
-    wait_until(lambda: queue.counts().dead == 14, "the children are buried")
+    waiting.wait_until(lambda: queue.counts().dead == 14, "the children are buried")
     with asking(ironclaim_url, allow_changes=True) as client:
         page = client.get("/queues/q/jobs/charge-1").text
         shown = re.findall(r'<a href="/queues/q/jobs/(ship-\d\d)">\s*<g class="node is-dead', page)
@@ -425,13 +423,13 @@ def noting(self: Any, told: list[Any], real: Any, *given: Any, **more: Any) -> A
     return real(self, *given, **more)
 
 
-MOST_S = DURATION_MS_MAX // 1_000
+MOST_S = validate.DURATION_MS_MAX // 1_000
 
 
 BAD_FORMS = [
     *((path, "length_s", f"{MOST_S + 1}", f"a whole number from 0 to {MOST_S}") for path in ("pause", "workers/w1/pause")),
     *(("limits", "per_s", "9" * digits, f"a whole number from 0 to {MOST_S}") for digits in (13, 20)),
-    *(("limits", field, "9" * 13, f"a whole number from 0 to {RATE_MAX}") for field in ("rate", "concurrency")),
+    *(("limits", field, "9" * 13, f"a whole number from 0 to {validate.RATE_MAX}") for field in ("rate", "concurrency")),
     *(("pause", "length_s", value, "a whole number of at most 20 digits") for value in ("9" * 21, "-1", "1.5")),
 ]
 

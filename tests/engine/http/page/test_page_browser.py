@@ -12,8 +12,7 @@ import redis
 from engine import Job, Queue, Worker
 from engine.http.page.live import Sample
 from engine.http.settings import HttpSettings
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers import producing, waiting
 from tests.engine.http.page.conftest import Busy
 from tests.engine.http.serving import served
 from tests.reports.browser import Browser
@@ -29,7 +28,7 @@ SCRIPTS = {path.stem: path.read_text() for path in Path(__file__).with_name("scr
 
 def ready(window: Browser) -> None:
     """Wait until the page shows all that it is going to."""
-    wait_until(lambda: window.run(SCRIPTS["settled"]), "the page is there", 60)
+    waiting.wait_until(lambda: window.run(SCRIPTS["settled"]), "the page is there", 60)
 
 
 @pytest.mark.slow
@@ -60,7 +59,7 @@ def test_short_names_are_not_broken_in_the_middle_of_a_word(window: Browser, que
     for at in range(4):
         queue.enqueue("charge-customer", {"to": "someone"}, key=f"customer-{at}0001", attempts=1)
     queue.enqueue("charge-customer", {"to": "someone"}, id="7" * 60, key="send_an_invoice.to_somebody:" * 3, attempts=1)
-    Worker(queue, some_handlers(fail, "charge-customer"), name="checkout-worker1").run(burst=True)
+    Worker(queue, producing.some_handlers(fail, "charge-customer"), name="checkout-worker1").run(burst=True)
     with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base:
         for view in ("history", "dead", "jobs?state=dead"):
             window.open(f"{base}/queues/q/{view}", width=1200)
@@ -86,11 +85,11 @@ def test_the_overview_goes_on_by_itself_and_asks_for_nothing_else(window: Browse
     before = int(window.run(shown))
     window.requests()
     busy.queue.enqueue("wait", 1)
-    wait_until(lambda: int(window.run(shown)) == before + 1, "the new job is counted")
+    waiting.wait_until(lambda: int(window.run(shown)) == before + 1, "the new job is counted")
     assert window.requests() == []
     assert window.run("return document.querySelectorAll('.chart path.line').length") >= 1
     labels = "return Array.from(document.querySelectorAll('.chart svg[role=img]'), one => one.getAttribute('aria-label'))"
-    wait_until(lambda: window.run(labels)[1] == f"Waiting by name: wait {before + 1}", "the chart has it too")
+    waiting.wait_until(lambda: window.run(labels)[1] == f"Waiting by name: wait {before + 1}", "the chart has it too")
     assert len(window.run(labels)) == 4 and window.requests() == []
 
 
@@ -100,7 +99,7 @@ def fed(window: Browser, busy: Busy) -> Iterator[Browser]:
     window.devtools("Page.enable")
     made = window.devtools("Page.addScriptToEvaluateOnNewDocument", source=SCRIPTS["fed"])
     window.open(busy.of_queue, width=1440)
-    wait_until(lambda: window.run("return document.readyState === 'complete' && !!window.feed"), "the page is there", 60)
+    waiting.wait_until(lambda: window.run("return document.readyState === 'complete' && !!window.feed"), "the page is there", 60)
     yield window
     window.devtools("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
 
@@ -142,7 +141,7 @@ def test_a_page_is_worked_by_keyboard(window: Browser, busy: Busy) -> None:
     assert seen[0] == "Skip to the content" and seen[-1] == "Requeue", seen
     assert window.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
     press(window, "Enter", "\r")
-    wait_until(lambda: busy.queue.counts().dead_total == 2, "it was requeued, and died again")
+    waiting.wait_until(lambda: busy.queue.counts().dead_total == 2, "it was requeued, and died again")
 
 
 def test_each_tab_is_reached_by_keyboard_on_a_phone(window: Browser, busy: Busy) -> None:
@@ -179,11 +178,11 @@ def submit(window: Browser, busy: Busy, view: str, action: str, **fields: str) -
     ready(window)
     window.devtools("Page.enable")
     window.run(f"window.old = true; const [action, fields] = {json.dumps([action, fields])};" + SCRIPTS["submit"])
-    wait_until(lambda: window.run("return document.readyState === 'complete' && !window.old"), f"the answer to {action}", 60)
+    loaded = "return document.readyState === 'complete' && !window.old"
+    waiting.wait_until(lambda: window.run(loaded), f"the answer to {action}", 60)
     assert window.console() == []
-    return window.run(
-        "const said = document.querySelector('[role=status].notice'); return said ? said.textContent : document.body.innerText"
-    )
+    said = "const said = document.querySelector('[role=status].notice')"
+    return window.run(f"{said}; return said ? said.textContent : document.body.innerText")
 
 
 @pytest.mark.slow

@@ -10,19 +10,14 @@ from typing import Any
 import pytest
 
 from engine.http.page import job_views, queue_views, rendering
-from engine.http.page.job_views import graph, moments
 from engine.http.page.looks import OneJob, SomeWorkers
 from engine.models.dsps import Lag
-from engine.ops.admin import HistoryRule
-from engine.ops.jobs import Options
-from engine.ops.looks import Counts, Event, Explained, LimitInfo, PauseInfo
-from engine.ops.schedules import TickPolicy, Timing
-from engine.ops.workers import WorkerInfo
 from engine.queue.history import PastJob, PastJobs
 from engine.queue.looks import JobError, JobInfo, JobPage
 from engine.queue.scheduling import Schedule
 from engine.queue.why import LaneInfo, Obstacles
 from tests import golden
+from tests.engine.ops import Counts, Event, Explained, HistoryRule, LimitInfo, Options, PauseInfo, TickPolicy, Timing, WorkerInfo
 
 NOW_MS = 1_800_000_000_000
 
@@ -78,8 +73,8 @@ def jobs() -> golden.Told:
         job("dead", ended_ms=3_000, errors=(FAILED,), last_error="the parent died"),
         JobInfo("j1", "dead", ended_ms=5, unreadable="torn"),
     ):
-        yield f"the life of one that is {found.state}", moments(found, 10_000)
-    yield "a long life", (moments(job("active", **LONG), 10_500), job_views.bars(job("active", **LONG), 10_500))
+        yield f"the life of one that is {found.state}", job_views.moments(found, 10_000)
+    yield "a long life", (job_views.moments(job("active", **LONG), 10_500), job_views.bars(job("active", **LONG), 10_500))
     states = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished", "cancelled")
     actions = [word for word, _ in job_views.JOB_ACTIONS]
     yield "offered", {state: [word for word in actions if job_views.offered(word, job(state))] for state in states}
@@ -104,11 +99,12 @@ def explained(needed: int = 0, feeds: int = 0, needs: Any = (), children: Any = 
 def graphs() -> golden.Told:
     """The jobs around a job."""
     needs, children = (("p1", "active"),), tuple((f"c{at}", "blocked") for at in range(11))
-    yield "both", graph(OneJob(job("blocked", options=Options(needs=("p1", "p2"))), explained(1, 12, needs, children), 1))
-    yield "neither", [graph(OneJob(job(), one, 1)) for one in (explained(), None)]
-    yield "parents", graph(OneJob(job(), explained(3, 0, needs), 1))
-    yield "unknown parents", graph(OneJob(job(options=Options(needs=("p1", "p2", "p3"))), explained(2, 0, needs), 1))
-    yield "dead children", graph(OneJob(job("dead"), explained(), 1, children=(("c1", "dead"),), more_children=True))
+    both = OneJob(job("blocked", options=Options(needs=("p1", "p2"))), explained(1, 12, needs, children), 1)
+    yield "both", job_views.graph(both)
+    yield "neither", [job_views.graph(OneJob(job(), one, 1)) for one in (explained(), None)]
+    yield "parents", job_views.graph(OneJob(job(), explained(3, 0, needs), 1))
+    yield "unknown parents", job_views.graph(OneJob(job(options=Options(needs=("p1", "p2", "p3"))), explained(2, 0, needs), 1))
+    yield "dead children", job_views.graph(OneJob(job("dead"), explained(), 1, children=(("c1", "dead"),), more_children=True))
 
 
 def limit(name: str = "send", *, concurrency: int = 0, rate: int = 0, in_hand: int = 0, used: int = 0, holders: Any = ()) -> Any:

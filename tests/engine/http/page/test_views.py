@@ -9,9 +9,7 @@ from engine import AsyncQueue
 from engine.http.page import job_views, queue_views
 from engine.http.page.live import RunTimes, Sample, Sampler, Samplers, rate
 from engine.http.page.looks import LanesRound, Looks, ObstaclesRound, OneJob, ShardedLooks
-from engine.ops import jobs, looks
-from engine.ops.workers import Durations, HandlerTimes, ReportRunTimes
-from engine.ops.workers import RunTimes as RunTimesTold
+from engine.ops import jobs, looks, workers
 from engine.queue.looks import JobError, JobInfo
 from engine.queue.why import LaneInfo
 from tests.engine.helpers.refusing import malformed
@@ -119,18 +117,18 @@ def test_headers_are_shown_where_payloads_may_be_seen_and_nowhere_else() -> None
 def test_run_times_are_of_each_name_that_was_told_of(ironclaim_url: str, shards: int | None) -> None:
     async def told() -> set[str]:
         async with AsyncQueue("q", url=ironclaim_url, shards=shards) as queue:
-            items = tuple(RunTimesTold(name, "ok", 1_000, 1_000, ((1, 1),)) for name in ("first", "second"))
+            items = tuple(workers.RunTimes(name, "ok", 1_000, 1_000, ((1, 1),)) for name in ("first", "second"))
             whole = queue if shards is None else (await queue.in_use())[0]
-            await whole.do(ReportRunTimes("a" * 16, 1, 2**52, items))
+            await whole.do(workers.ReportRunTimes("a" * 16, 1, 2**52, items))
             return {times.name for times in await (Looks(queue) if shards is None else ShardedLooks(queue)).run_times()}
 
     assert asyncio.run(told()) == {"first", "second"}
 
 
 def test_run_times_are_those_of_the_last_minute() -> None:
-    def told(*buckets: tuple[int, int]) -> tuple[HandlerTimes, ...]:
+    def told(*buckets: tuple[int, int]) -> tuple[workers.HandlerTimes, ...]:
         runs = sum(count for _, count in buckets)
-        return (HandlerTimes("send", 0, Durations(runs, 0, 0, buckets), Durations(0, 0, 0, ())),)
+        return (workers.HandlerTimes("send", 0, workers.Durations(runs, 0, 0, buckets), workers.Durations(0, 0, 0, ())),)
 
     found = RunTimes()
     for now_ms in (0, 30_000):
