@@ -12,6 +12,7 @@ from ironclaim_client import Retries, bananas
 from tests.clients.conftest import TOKEN, fail, working
 from tests.clients.relay import HARM, HttpRelay
 
+pytestmark = pytest.mark.feature("BN35", model="bananas")
 JOBS = "POST /api/v1/jobs"
 
 
@@ -30,7 +31,6 @@ def stored(url: str, id: str) -> dict[str, Any]:
         return json.loads(text)
 
 
-@pytest.mark.feature("BN35", model="bananas")
 def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, ironclaim_url: str, raw: Any) -> None:
     first = client.submit_job("send_email", {"to": "ada"}, bananas.JobPriority.HIGH, "a greeting")
     second = client.submit_job_with_route("resize", {"width": 9}, bananas.JobPriority.LOW, "gpu")
@@ -56,7 +56,6 @@ def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, ironclaim
     assert client.get_job("nobody") is None and client.get_result("nobody") is None and client.get_result(first) is None
 
 
-@pytest.mark.feature("BN35", model="bananas")
 def test_results_and_failures_come_back(client: bananas.Client, ironclaim_url: str) -> None:
     with working(ironclaim_url, "bananas", add=lambda job: {"sum": sum(job.payload["n"])}, fail=fail):
         done = client.submit_and_wait("add", {"n": [1, 2]}, bananas.JobPriority.HIGH, timedelta(minutes=2))
@@ -66,7 +65,6 @@ def test_results_and_failures_come_back(client: bananas.Client, ironclaim_url: s
     assert client.submit_and_wait("add", {"n": []}, bananas.JobPriority.LOW, timedelta()) is None
 
 
-@pytest.mark.feature("BN35", model="bananas")
 def test_a_job_whose_replies_are_lost_is_there_once(client: bananas.Client, harmed: HttpRelay, raw: Any) -> None:
     harmed.next(*HARM, of=JOBS)
     id = client.submit_job("send_email", {}, bananas.JobPriority.NORMAL)

@@ -17,6 +17,7 @@ from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.channels.desk import SECRET, base64_of, token
 from tests.engine.http.serving import served
 
+pytestmark = pytest.mark.feature("DS33", model="dsps")
 POLL = "GET /channel/news/subscription/polling/ada"
 ACKNOWLEDGE = "DELETE /channel/news/subscription/polling/ada/message"
 
@@ -25,7 +26,6 @@ def contents(messages: Any) -> list[Any]:
     return [message.content for message in messages]
 
 
-@pytest.mark.feature("DS33", model="dsps")
 def test_the_life_of_messages(connect: Connect, application_url: str, raw: Any) -> None:
     channel = connect(application_url).channel("news")
     channel.subscribe("ada")
@@ -50,7 +50,6 @@ def test_the_life_of_messages(connect: Connect, application_url: str, raw: Any) 
         assert raw.get("c.{news}.r.ada") is None
 
 
-@pytest.mark.feature("DS33", model="dsps")
 def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, harmed: HttpRelay, raw: Any) -> None:
     channel = connect(harmed.url).channel("news")
     channel.subscribe("ada")
@@ -74,7 +73,6 @@ def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, applica
         assert contents(channel.poll("ada", wait_ms=30_000).messages) == ["woken"]
 
 
-@pytest.mark.feature("DS33", model="dsps")
 def test_a_subscription_outlives_failures_and_gives_each_message_once(connect: Connect, harmed: HttpRelay, raw: Any) -> None:
     face = connect(harmed.url)
     channel = face.channel("news")

@@ -15,10 +15,10 @@ from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import served
 
+pytestmark = pytest.mark.feature("BN35")
 ENQUEUE, BATCH, RESULT = "POST /api/queues/emails/jobs", "POST /api/queues/emails/jobs/batch", "/result"
 
 
-@pytest.mark.feature("BN35")
 def test_the_life_of_a_job(connect: Connect, application_url: str, ironclaim_url: str, queue: Queue) -> None:
     emails = connect(application_url).queue("emails")
     enqueued = emails.enqueue("add", [1, 2], priority=8, attempts=1, headers={"trace": "t1"})
@@ -38,7 +38,6 @@ def test_the_life_of_a_job(connect: Connect, application_url: str, ironclaim_url
     refused(ironclaim_client.NotFound, None, emails.wait, "nobody")
 
 
-@pytest.mark.feature("BN35")
 def test_a_job_whose_replies_are_lost_is_there_once(connect: Connect, harmed: HttpRelay, queue: Queue) -> None:
     emails = connect(harmed.url).queue("emails")
     harmed.next(*HARM, of=ENQUEUE)
@@ -51,7 +50,6 @@ def test_a_job_whose_replies_are_lost_is_there_once(connect: Connect, harmed: Ht
     assert queue.counts().waiting == 2
 
 
-@pytest.mark.feature("BN35")
 def test_jobs_whose_replies_are_lost_are_there_once_each(connect: Connect, harmed: HttpRelay, queue: Queue) -> None:
     emails = connect(harmed.url).queue("emails")
     queue.enqueue("welcome", 0, id="own")
@@ -72,7 +70,6 @@ def test_a_key_of_ones_own_makes_the_same_call_twice_one_job(connect: Connect, a
     assert queue.counts().waiting == 3
 
 
-@pytest.mark.feature("BN35")
 def test_what_the_server_refuses_names_field_value_and_bound(connect: Connect, harmed: HttpRelay, queue: Queue) -> None:
     emails = connect(harmed.url).queue("emails")
     refusal = refused(ironclaim_client.Refused, None, emails.enqueue, "welcome", priority=11)
@@ -86,7 +83,6 @@ def test_what_the_server_refuses_names_field_value_and_bound(connect: Connect, h
     assert refused(ironclaim_client.NotPermitted, None, stranger.enqueue, "welcome").status == 401
 
 
-@pytest.mark.feature("BN35")
 def test_a_job_is_cancelled_though_the_replies_are_lost(connect: Connect, harmed: HttpRelay, queue: Queue) -> None:
     emails = connect(harmed.url).queue("emails")
     queue.enqueue("welcome", None, id="a1", delay_ms=60_000)
@@ -118,7 +114,6 @@ def test_what_a_dead_job_died_of_is_raised_and_it_is_requeued_once(
     assert queue.jobs.state("a1") == "waiting"
 
 
-@pytest.mark.feature("BN35")
 def test_a_wait_outlasts_what_is_lost_or_away(connect: Connect, harmed: HttpRelay, ironclaim_url: str, queue: Queue) -> None:
     """The deadline of one request is over at once; that of the wait is not."""
     emails = connect(harmed.url, deadline_ms=0, poll_ms=50).queue("emails")

@@ -115,13 +115,6 @@ def test_an_enqueue_for_a_time_tells_it_and_the_delay_until_then(queue: Queue, p
     assert (past["run_at_ms"], past["delay_ms"]) == (1, 0)
 
 
-def test_a_duplicate_is_an_answer(queue: Queue, path: Path) -> None:
-    queue.enqueue("work", {}, id="j")
-    queue.enqueue("work", {}, id="j")
-    last = operations(path)[-1]
-    assert (last["type"], last["result"], last["items"][0]["result"]) == ("ok", "duplicate", "duplicate")
-
-
 def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     """The fixture holds all of them against the schema."""
     first, second, third, fourth, fifth, sixth, seventh = leased(queue, *"abcdefg", lease_ms=60_000)

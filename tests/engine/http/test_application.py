@@ -63,7 +63,8 @@ def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: 
     made, printed = asyncio.run(ask())
     soon(lambda: before.issuperset(one["id"] for one in raw.client_list()), "its connections are closed")
     assert (made.status_code, made.headers["location"]) == (201, "/jobs/api/queues/q/jobs/j1")
-    assert printed.json()["servers"] == [{"url": "/jobs"}] and queue.jobs.state("j1") == "waiting"
+    document = printed.json()
+    assert (document["openapi"], document["servers"]) == ("3.1.0", [{"url": "/jobs"}]) and queue.jobs.state("j1") == "waiting"
 
 
 def test_queues_beyond_the_bound_make_room(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

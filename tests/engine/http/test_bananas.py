@@ -101,21 +101,12 @@ def test_what_it_cannot_take_is_a_problem_that_names_the_field(client: httpx.Cli
     assert client.get("/jobs").json()["jobs"] == []
 
 
-TIMES = [
-    ("2099-01-01T00:00:00.001Z", 4_070_908_800_001),
-    ("2099-01-01T00:00:00.0010001Z", 4_070_908_800_002),
-    ("2099-01-01T00:00:00.000999+00:00", 4_070_908_800_001),
-    # Finer than a datetime.
-    ("2099-01-01t02:00:00.0000001+02:00", 4_070_908_800_001),
-]
-
-
-@pytest.mark.parametrize(("text", "due_ms"), TIMES)
-def test_a_time_between_two_milliseconds_is_rounded_up(client: httpx.Client, ironclaim_url: str, text: str, due_ms: int) -> None:
-    made = client.post("/jobs", json={"name": "a", "scheduled_for": text}).json()
+def test_a_time_between_two_milliseconds_is_rounded_up(client: httpx.Client, ironclaim_url: str) -> None:
+    # Finer than a datetime; tests/golden/http/whole.txt has more of them.
+    made = client.post("/jobs", json={"name": "a", "scheduled_for": "2099-01-01t02:00:00.0000001+02:00"}).json()
     with Queue("q", models.Bananas(), url=ironclaim_url) as queue:
         (job,) = queue.jobs.list("delayed")
-    assert (job.id, job.due_ms) == (made["id"], due_ms)
+    assert (job.id, job.due_ms) == (made["id"], 4_070_908_800_001)
 
 
 @pytest.mark.slow

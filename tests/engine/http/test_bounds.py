@@ -258,16 +258,16 @@ def retries() -> golden.Told:
     yield "waits", [retry.wait_ms(failed, 0.5) for failed in (1, 2, 4, 65, 999)]
     yield "give or take", [retry.wait_ms(1, random) for random in (0.0, 1.0)]
     yield "none", WebhookRetry(interval_ms=0, interval_jitter_ms=10).wait_ms(1, 0.0)
+    half = WebhookRetry(interval_ms=3_000, interval_multiplier=1.5, interval_jitter_ms=1_500)
+    yield "by half", [half.wait_ms(failed, random) for failed, random in ((1, 0.5), (2, 0.5), (3, 0.5), (1, 0.0), (1, 1.0))]
+    yield "no less than none", WebhookRetry(interval_ms=100, interval_jitter_ms=1_000).wait_ms(1, 0.0)
     slow = WebhookRetry(interval_ms=1, interval_jitter_ms=0)
     yield "slow", [slow.wait_ms(failed, 0.5) for failed in (63, 64, 65, 66)]
     yield "given up", (sorted(delivery._GIVE_UP), sorted(delivery._KEEPING))
 
 
-PARTS = (settings_given_by_name, secrets, requests, numbers, arguments, errors_as_problems, retries)
-
-
 def test_defaults_bounds_statuses_and_waits_are_what_was_promised() -> None:
-    golden.tells("http/bounds.txt", *PARTS)
+    golden.tells("http/bounds.txt", settings_given_by_name, secrets, requests, numbers, arguments, errors_as_problems, retries)
 
 
 def test_a_job_of_a_delivery_outlives_the_duplicates_of_its_message() -> None:

@@ -123,6 +123,7 @@ def of_bananas() -> golden.Told:
             yield f"{state} {payloads}", bananas._view(job, asked(HttpSettings(show_payloads=payloads)))
     texts = ("2030-01-15T10:30:00Z", "2030-01-15t10:30:00.0001z", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00.0000001Z")
     texts += ("5999-12-31T23:59:59+00:00", "6000-01-01T00:00:00Z", "2030-01-15T10:30:00", "0001-01-01T00:00:00+10:00", "x")
+    texts += ("2099-01-01T00:00:00.001Z", "2099-01-01T00:00:00.0010001Z", "2099-01-01T00:00:00.000999+00:00")
     for text in (*texts, None, 5):
         yield f"at {text}", golden.outcome(bananas._instant_ms, text)
     yield "priorities", [golden.outcome(bananas._priority, word) for word in ("high", "normal", "low", "High", None)]

@@ -14,6 +14,8 @@ from engine.http.settings import Token
 from tests.engine.helpers.waiting import STREAM_S, soon
 from tests.engine.http.channels.desk import Desk, desk
 
+pytestmark = pytest.mark.feature("DS33", model="dsps")
+
 
 @pytest.fixture
 def client(ironclaim_url: str) -> Iterator[Desk]:
@@ -34,7 +36,6 @@ def polling(base: httpx.URL) -> Iterator[Callable[[], httpx.Response]]:
         yield lambda: poll.result(STREAM_S)
 
 
-@pytest.mark.feature("DS33", model="dsps")
 def test_the_life_of_messages(client: Desk, raw: Any) -> None:
     subscriber = {"channelID": "chx", "subscriberID": "s1"}
     for _ in range(2):
@@ -62,7 +63,6 @@ def test_the_life_of_messages(client: Desk, raw: Any) -> None:
     assert raw.get("c.{chx}.r.s1") is None
 
 
-@pytest.mark.feature("DS33", model="dsps")
 def test_contents_keep_the_spelling_of_their_publisher(client: Desk) -> None:
     contents = [b"1.10", b"1e400", b"1" * 5_000, b'{"a":1,"a":2}', b'"\xc3\xa9"', b"[]", b"-0.0"]
     client.subscribe("chx", "s1")
@@ -76,7 +76,6 @@ def test_contents_keep_the_spelling_of_their_publisher(client: Desk) -> None:
     assert b'"\\u003c/script\\u003e\\u0026"' in client.fetch("chx", "s1").content
 
 
-@pytest.mark.feature("DS33", model="dsps")
 def test_a_long_poll_returns_with_the_publication(client: Desk, raw: Any, ironclaim_url: str) -> None:
     client.subscribe("chx", "s1")
     with polling(client.base_url) as answer, Channel("chx", url=ironclaim_url) as channel:
