@@ -19,7 +19,6 @@ Change = Callable[[str], object]
 
 BAD_IDS: list[Any] = ["", "A", "-a", "_a", "a.b", "a b", "a\n", "\na", "é", "a" * 64, "a/b", "{a}", "a:b", "a\0", "a*"]
 BAD_IDS += [None, 5, b"a", ["a"], True]
-GOOD_IDS = ["a", "0", "0-_", "a" * 63, "9z_"]
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def test_ids(channel: engine.Channel, raw: Any) -> None:
 
 
 def test_ids_at_their_bounds_are_taken(ironclaim_url: str) -> None:
-    for id in GOOD_IDS:
+    for id in ("a", "0", "0-_", "a" * 63, "9z_"):
         with engine.Channel(id, url=ironclaim_url) as made:
             assert made.subscribe(id).created and made.publish(id, 1).created
             assert made.fetch(id).messages[0].id == id and made.are_old(id, [id]) == {id: False}

@@ -31,12 +31,6 @@ def contents_of(fetched: Fetched) -> list[Any]:
     return [message.content for message in fetched.messages]
 
 
-def inside(receipt: str | None) -> dict[str, Any]:
-    """What a receipt says, by storage."""
-    assert receipt is not None
-    return {storage: json.loads(part) for storage, part in json.loads(base64.b64decode(receipt)).items()}
-
-
 def drained(channel: Channel, subscriber: str, **options: Any) -> list[Message]:
     """All messages that come until there are no more, each fetch acknowledged."""
     found: list[Message] = []
@@ -69,7 +63,7 @@ def test_bodies_that_are_none_are_counted_apart_and_acknowledged_with_the_others
     server.set("c.{chx}.m.4", '{"id":5}', keepttl=True)
     fetched = channel.fetch("sa")
     assert (contents_of(fetched), fetched.corrupt, fetched.lost) == ([1, 3], 2, 0)
-    assert inside(fetched.receipt)["redis"]["clk"] == 4
+    assert json.loads(json.loads(base64.b64decode(fetched.receipt or ""))["redis"])["clk"] == 4
     alone = channel.fetch("sa", max_messages=1)
     assert alone.receipt is not None and channel.acknowledge("sa", alone.receipt) == Acknowledged("OK")
     only = channel.fetch("sa", max_messages=1, wait_ms=5_000)

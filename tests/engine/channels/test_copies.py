@@ -102,15 +102,13 @@ def test_an_unsubscribed_one_leaves_nothing_behind(desk: ChannelDesk) -> None:
 
 # -- cut off in the middle
 
-WRITTEN = (*WRITES, "ZREMRANGEBYRANK")
-
 
 def cut_off(desk: ChannelDesk, operation: Operation, writes: int) -> bool:
     """Run an operation whose script stops before its write number `writes + 1`; whether it was."""
     call: Call[Any] = desk.model.call(operation)
     assert call.script is not None
     first, body = call.script.text.split("\n", 1)
-    table = ", ".join(f"{name} = true" for name in WRITTEN)
+    table = ", ".join(f"{name} = true" for name in WRITES)
     try:
         desk.redis.eval(f"{first}\n{CUT_OFF % table}{body}", len(call.keys), *call.keys, *call.arguments, writes)
     except Exception as error:
@@ -130,8 +128,7 @@ def prepared(desk: ChannelDesk, *messages: str, lost: tuple[str, ...] = ()) -> N
         desk.redis.delete(*lost)
 
 
-Operations = tuple[Callable[[ChannelDesk], object], Operation]
-SCENES: dict[str, Operations] = {
+SCENES: dict[str, tuple[Callable[[ChannelDesk], object], Operation]] = {
     "first publish": (lambda desk: None, CUT),
     "publish": (lambda desk: prepared(desk, "x"), CUT),
     "publish behind foreign": (lambda desk: (prepared(desk, "x"), desk.foreign("f1"), desk.foreign("f2")), CUT),

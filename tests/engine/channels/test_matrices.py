@@ -11,12 +11,10 @@ from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.ops.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, ids, message
 
-HERE = Path(__file__).parent
-
 
 def rows(name: str) -> list[dict[str, str]]:
     """A matrix, row by row."""
-    with (HERE / name).open() as file:
+    with Path(__file__).with_name(name).open() as file:
         return list(csv.DictReader(file))
 
 

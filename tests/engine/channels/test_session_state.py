@@ -29,10 +29,6 @@ class Told:
         return self.known.learn(self.tell(ops.PublishReply(1, at, era, False, ())))
 
 
-def fetched(cursor: int, era: int, *, era_changed: bool = False, **fields: Any) -> ops.FetchReply:
-    return ops.FetchReply(1, "ok", cursor, cursor, era, era_changed=era_changed, upto=cursor, **fields)
-
-
 @pytest.fixture
 def told() -> Told:
     return Told()
@@ -80,7 +76,7 @@ def test_another_era_is_told_once(told: Told) -> None:
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_subscriber_is_told_of_another_era_also_when_the_first_answer_was_lost(lost: bool, told: Told) -> None:
     for era, changed, news in ((0, False, False), (1, not lost, True), (1, not lost, False)):
-        batch = replies.page(told.known, "sa", told.tell(fetched(5, era, era_changed=changed)))
+        batch = replies.page(told.known, "sa", told.tell(ops.FetchReply(1, "ok", 5, 5, era, era_changed=changed, upto=5)))
         assert batch is not None and batch.turned_back == news and batch.speaks == news
     assert told.known.acknowledge("sa", 5).era == 1 and told.known.acknowledge("sb", 5).era is None
 

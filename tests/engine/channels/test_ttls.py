@@ -13,19 +13,13 @@ from tests.engine.channels.channel_desk import ChannelDesk
 T_S, AGE_S = 115, 50
 
 
-def key_of(desk: ChannelDesk, what: str) -> str:
-    """A key by what it is for."""
-    keys = desk.keys
-    names = {"clock": keys.clock, "own": keys.cursor("own"), "other": keys.cursor("other"), "third": keys.cursor("third")}
-    messages = {"body": keys.body(1), "mid": keys.mid("m1"), "new body": keys.body(2), "new mid": keys.mid("m2")}
-    return {**names, **messages, "meta": keys.meta, "live": keys.live}[what]
-
-
 def check(desk: ChannelDesk, do: Callable[[ChannelDesk], object], renewed: set[str]) -> None:
     """What is done gives T to these, to what we know of the channel together with its clock, and leaves all others alone."""
-    before, since_ms = desk.lives(), desk.now_ms()
+    keys, before, since_ms = desk.keys, desk.lives(), desk.now_ms()
     do(desk)
-    expected = {key_of(desk, what) for what in renewed | ({"meta", "live"} if "clock" in renewed else set())}
+    named = {"clock": keys.clock, "new body": keys.body(2), "new mid": keys.mid("m2"), "meta": keys.meta, "live": keys.live}
+    named |= {name: keys.cursor(name) for name in ("own", "third")}
+    expected = {named[what] for what in renewed | ({"meta", "live"} if "clock" in renewed else set())}
     assert desk.given(since_ms, T_S) == expected
     others = {key: end_ms for key, end_ms in desk.lives().items() if key not in expected and ".op." not in key}
     assert others == {key: end_ms for key, end_ms in before.items() if key not in expected and ".op." not in key}

@@ -13,7 +13,6 @@ from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
 from tests.engine.http.serving import served
 
-SOON_S = 30
 _OF = {"queue": "q", "id": "j1", "channel": "c", "subscriber": "s", "message": "m"}
 _POLL = "/channel/{channel}/subscription/polling/{subscriber}"
 _WAITS = {"/api/queues/{queue}/jobs/{id}/result": "?wait_ms=60000", _POLL: "?timeout=60s"}
@@ -26,7 +25,7 @@ def test_a_connection_serves_on_after_head_and_options_of_each_route(ironclaim_u
     with Queue("q", url=ironclaim_url) as queue:
         queue.enqueue("a", 1, id="j1")
     with served(settings) as base:
-        connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=SOON_S)
+        connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=30)
         paths = {route.path: re.sub(r"\{(\w+)[^}]*\}", lambda found: _OF.get(found[1], "x"), route.path) for route in routes}
         connection.request("PUT", paths[_POLL])
         connection.getresponse().read()

@@ -10,11 +10,10 @@ from engine.command.main import main
 from tests.engine.http import peopled, serving
 
 SENT = ("\ud800", "\0", 10**400, {"\ud800": "\ud800"}, [[[]]], -1.5)
-MODELS = ("lanes", "bull", "bananas", "mosquito", "bridge")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["lanes", "bull", "bananas", "mosquito", "bridge"])
 def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, raw: Any, capsys: Any) -> None:
     wrong: list[str] = []
     with (

@@ -21,7 +21,6 @@ VIEWS = (
     *("", "/jobs", "/jobs?state=dead", "/jobs/{dead}", "/jobs/{running}", "/dead"),
     *("/bulk?state=dead&action=requeue&error=ValueError", "/schedules", "/workers", "/limits"),
 )
-SITE = ("/queues", "/channels", "/runs", "/sign-in")
 #: What runs in a page, each as the body of a function; the first line says what it is for.
 SCRIPTS = {path.stem: path.read_text() for path in Path(__file__).with_name("scripts").glob("*.js")}
 
@@ -37,7 +36,7 @@ def ready(window: Browser) -> None:
 def test_each_view_is_quiet_and_inside_and_all_can_use_it(window: Browser, busy: Busy, axe: str, width: int, dark: bool) -> None:
     addresses = [busy.of_queue + view.format(dead=busy.dead, running=busy.running) for view in VIEWS]
     found: dict[str, Any] = {}
-    for address in (*addresses, *(busy.base + path for path in SITE)):
+    for address in (*addresses, *(busy.base + path for path in ("/queues", "/channels", "/runs", "/sign-in"))):
         window.open(address, width=width, dark=dark)
         ready(window)
         said = window.console()
