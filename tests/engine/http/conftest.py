@@ -1,7 +1,9 @@
-"""What tests of channels over HTTP start from: an application on a real socket and an empty server, and receivers of webhooks."""
+"""What tests of HTTP start from: receivers of webhooks, levels of loggers, and the audit."""
 
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -23,3 +25,16 @@ def levels() -> Iterator[None]:
     yield
     for name, level in before.items():
         logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture
+def audit(caplog: pytest.LogCaptureFixture) -> Callable[[], list[dict[str, Any]]]:
+    """The lines of the audit since they were asked for last."""
+    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+
+    def asked() -> list[dict[str, Any]]:
+        found = [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
+        caplog.clear()
+        return found
+
+    return asked

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import socket
 import threading
 import time
@@ -55,11 +54,6 @@ def asking(url: str, *, headers: Mapping[str, str] | None = None, **settings: An
 def bearer(secret: str) -> dict[str, str]:
     """The header that a token is sent in."""
     return {"Authorization": f"Bearer {secret}"}
-
-
-def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """The lines of the audit since the log was cleared."""
-    return [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
 
 
 def rest_of(lines: Iterator[str]) -> list[str]:

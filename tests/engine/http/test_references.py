@@ -2,7 +2,6 @@
 also not later, when a worker that knows of no token carries it out."""
 
 import json
-import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -17,7 +16,7 @@ from engine.http.jobs.jobs import CALLBACKS
 from engine.http.settings import HttpSettings, Token
 from tests.engine.helpers import producing, waiting
 from tests.engine.http.channels.receiver import Receiver
-from tests.engine.http.serving import asking, audited, bearer
+from tests.engine.http.serving import asking, bearer
 
 MAILS, BOTH, ALL = "m" * 32, "b" * 32, "a" * 32
 TOKENS = (
@@ -81,16 +80,12 @@ def test_each_option_is_known_to_lead_out_of_its_queue_or_not() -> None:
     } == OF_ITS_OWN_QUEUE
 
 
-def test_no_reference_leads_out_of_the_queues_of_a_token(
-    client: httpx.Client, ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+def test_no_reference_leads_out_of_the_queues_of_a_token(client: httpx.Client, ironclaim_url: str, raw: Any, audit: Any) -> None:
     for case, (path, body, field) in CASES.items():
-        caplog.clear()
         answer = client.post(f"/api/queues/mails/{path}", json=body)
         assert (answer.status_code, answer.json().get("field")) == (403, field), (case, answer.text)
         assert "bills" in answer.json()["value"] and "mails" in answer.json()["bound"]
-        (line,) = audited(caplog)
+        (line,) = audit()
         assert (line["who"], line["status"], line["refused"]) == ("mails", 403, f"{field} leads to the queue bills"), case
         # Nothing of it is stored, in neither queue, so that nothing can be carried out later.
         assert not keys_of(raw, "bills") and not keys_of(raw, "mails"), case
@@ -128,9 +123,8 @@ def clicked(client: httpx.Client, path: str) -> httpx.Response:
 
 
 def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alone(
-    client: httpx.Client, ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
+    client: httpx.Client, ironclaim_url: str, raw: Any, audit: Any
 ) -> None:
-    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     with Queue("mails", url=ironclaim_url) as mails:
         far: Any = {"every_ms": 86_400_000, "start_ms": 4_000_000_000_000}
         mails.schedules.put("away", "send", None, reroute_on=AWAY, enabled=False, **far)
@@ -138,11 +132,10 @@ def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alo
             mails.schedules.put("later", "send", None, on_failure=NewJob("send", None, reroute_on=AWAY), **far)
         mails.schedules.put("here", "send", None, reroute_on={"Exception": "x"}, **far)
         for action in ("run-now", "enable"):
-            caplog.clear()
             assert client.post(f"/api/queues/mails/schedules/away/{action}").status_code == 403
             assert clicked(client, f"/queues/mails/schedules/away/{action}").status_code == 403
-            assert [line["status"] for line in audited(caplog)] == [403, 403]
-            assert all(line["refused"].endswith("leads to the queue bills") for line in audited(caplog))
+            told = [(line["status"], line["refused"].endswith("leads to the queue bills")) for line in audit()]
+            assert told == [(403, True)] * 2
         assert not any(schedule.enabled for schedule in mails.schedules.list() if schedule.name != "here")
         assert client.post("/api/queues/mails/schedules/here/run-now").status_code == 201
         assert mails.counts().waiting == 1
@@ -172,11 +165,8 @@ def test_formats_whose_keyspace_is_one_queue_are_known(ironclaim_url: str) -> No
             assert bool(HttpSettings(model=model).keyspace) == bool(other.counts().waiting), model
 
 
-def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(
-    ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(ironclaim_url: str, raw: Any, audit: Any) -> None:
     """Neither the hash of a run nor the key of a unique job says of which queue it is."""
-    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     with Queue("bills", models.named("mosquito"), url=ironclaim_url) as bills, mailing(ironclaim_url, "mosquito") as client:
         dead = bills.enqueue("pay", {"to": "of another"}, attempts=1).job
         Worker(bills, producing.some_handlers(fail, "pay")).run(burst=True)
@@ -196,10 +186,10 @@ def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(
             ("jobs/batch", {"jobs": [job]}, {"Idempotency-Key": "taken"}, "jobs[0].id"),
             ("jobs/batch", {"jobs": [{**job, **unique}]}, {}, "jobs[0].dedup"),
         ):
-            caplog.clear()
+            audit()
             answer = client.post(f"/api/queues/mails/{path}", json=body, headers=headers)
             assert (answer.status_code, answer.json().get("field")) == (403, field), answer.text
-            assert [line["refused"] for line in audited(caplog)] == [f"{field} is of all queues in this format"]
+            assert [line["refused"] for line in audit()] == [f"{field} is of all queues in this format"]
         assert raw.hgetall(f"mosquito:job_run:{dead}") == run and bills.jobs.state(dead) == "dead"
         assert bills.enqueue("pay", {"to": "ada"}, id="taken").created
         assert bills.enqueue("pay", {"to": "ada"}, dedup="params", dedup_ms=60_000).created
@@ -208,11 +198,8 @@ def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(
 
 
 @pytest.mark.parametrize("part", ["x", "cron"])
-def test_an_id_of_bull_is_no_job_of_another_queue(
-    ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture, part: str
-) -> None:
+def test_an_id_of_bull_is_no_job_of_another_queue(ironclaim_url: str, raw: Any, audit: Any, part: str) -> None:
     """The key of job `x:1` of `mails` is that of job 1 of `mails:x`."""
-    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     with Queue(f"mails:{part}", models.named("bull"), url=ironclaim_url) as other, mailing(ironclaim_url, "bull") as client:
         id = f"{part}:{other.enqueue('pay', {'secret': 'of another'}).job}"
         before = sorted(raw.scan_iter("bull:mails:*"))
@@ -223,7 +210,7 @@ def test_an_id_of_bull_is_no_job_of_another_queue(
             for path, body in (("jobs", job), ("jobs/batch", {"jobs": [job]})):
                 answer = client.post(f"/api/queues/mails/{path}", json=body, headers=headers)
                 assert (answer.status_code, answer.json()["field"]) == (403, "id"), answer.text
-        told = {line["refused"] for line in audited(caplog)}
+        told = {line["refused"] for line in audit()}
         assert told == {f"id: {one} may be a job of another queue" for one in (id, "x:new", "x:new.0")}
         assert sorted(raw.scan_iter("bull:mails:*")) == before
         assert client.get(f"/api/queues/mails/jobs/{id}", headers=bearer(ALL)).status_code == 200

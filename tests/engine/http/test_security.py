@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import logging
 import socket
 import time
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from engine.http.settings import Access, HttpSettings, Token
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.refusing import malformed
 from tests.engine.helpers.waiting import STREAM_S, soon, wait_until
-from tests.engine.http.serving import asking, audited, bearer, rest_of, served
+from tests.engine.http.serving import asking, bearer, rest_of, served
 
 READ, OPERATE, ADMIN, MAILS = "r" * 32, "o" * 32, "a" * 32, "m" * 32
 TOKENS = (
@@ -385,16 +384,15 @@ def test_payloads_and_results_are_hidden_unless_they_may_be_seen(ironclaim_url: 
         assert len(json.loads(shown[2])["jobs"]) == shows, "nor can they be guessed by asking for their text"
 
 
-def test_every_change_leaves_an_audit_line(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="ironclaim.http.audit"):
-        client.post(JOBS, json={"name": "a", "id": "j1"}, headers=bearer(OPERATE))
-        client.post(JOBS, json={"name": "a b"}, headers=bearer(OPERATE))
-        client.get(JOBS, headers=bearer(READ))
-        client.post(f"{JOBS}/j1/cancel", headers=bearer(READ))
-    told = [(line["who"], line["method"], line["path"], line["status"]) for line in audited(caplog)]
+def test_every_change_leaves_an_audit_line(client: httpx.Client, caplog: pytest.LogCaptureFixture, audit: Any) -> None:
+    client.post(JOBS, json={"name": "a", "id": "j1"}, headers=bearer(OPERATE))
+    client.post(JOBS, json={"name": "a b"}, headers=bearer(OPERATE))
+    client.get(JOBS, headers=bearer(READ))
+    client.post(f"{JOBS}/j1/cancel", headers=bearer(READ))
+    assert not any(secret in caplog.text for secret in (READ, OPERATE, ADMIN))
+    told = [(line["who"], line["method"], line["path"], line["status"]) for line in audit()]
     operator = ("operator", "POST", JOBS)
     assert told == [(*operator, 201), (*operator, 422), ("reader", "POST", f"{JOBS}/j1/cancel", 403)]
-    assert not any(secret in caplog.text for secret in (READ, OPERATE, ADMIN))
 
 
 LENGTHS = [(None, "1024"), (None, "0"), (413, "1025"), (413, "9" * 15), (None, "1024".zfill(15)), (413, "1024".zfill(16))]
@@ -455,10 +453,9 @@ def test_a_hook_that_says_what_there_is_not_lets_nobody_in(ironclaim_url: str, q
 
 
 def test_a_stream_ends_for_who_is_let_in_no_longer(
-    ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch, audit: Any
 ) -> None:
     """A hook is asked again: what comes afterwards is not sent any more."""
-    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     known, asked_of = {"ada"}, [""]
 
     async def authorize(request: Request) -> Access | None:
@@ -488,7 +485,7 @@ def test_a_stream_ends_for_who_is_let_in_no_longer(
             known.clear()
             queue.jobs.cancel("late")
             assert poll.result(STREAM_S).status_code == 403
-    ended = audited(caplog)
+    ended = audit()
     paths = ["/api/queues/q/events", "/queues/q/live", f"{JOBS}/late/result"]
     assert [(line["path"], line["status"]) for line in ended] == [(path, 403) for path in paths]
     assert all(line["refused"].startswith("no longer admitted") for line in ended)

@@ -11,7 +11,7 @@ from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import Token
 from tests.engine.helpers.refusing import malformed
 from tests.engine.http.channels.desk import ADMIN, Desk, desk
-from tests.engine.http.serving import audited, bearer
+from tests.engine.http.serving import bearer
 
 pytestmark = pytest.mark.feature("DS29", model="dsps")
 
@@ -80,24 +80,21 @@ UNREADABLE = (
 )
 
 
-def test_an_unreadable_caller_is_refused_and_audited(ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_caller_is_refused_and_audited(ironclaim_url: str, raw: Any, audit: Any) -> None:
     """The peer is a trusted proxy of an allowed network: it must not pass for the caller."""
-    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     settings = ChannelSettings(admin_tokens=(ADMIN,), real_ip_header="X-Forwarded-For")
     with desk(ironclaim_url, settings) as client:
         for lines in (*UNREADABLE, ["203.0.113.5:4711"], ["[2001:db8::1]:443"]):
-            caplog.clear()
             headers = [*BEARER.items(), *(("X-Forwarded-For", line.encode()) for line in lines)]
             assert client.put(REVOKE, headers=headers).status_code == 403, lines
-            (line,) = audited(caplog)
+            (line,) = audit()
             assert (line["status"], line["path"]) == (403, "/admin/jwt/revoke"), lines
             known = lines[:1] in (["203.0.113.5:4711"], ["[2001:db8::1]:443"])
             assert ("in no admin network" if known else "cannot be read") in line["refused"], lines
             assert lines != ["1" * 4_000] or line["refused"].endswith(f": {'1' * 80!r}")
         assert raw.dbsize() == 0
-        caplog.clear()
         assert client.put(REVOKE, headers=[*BEARER.items(), ("X-Forwarded-For", "10.1.2.3:4711")]).status_code == 200
-        assert "refused" not in audited(caplog)[0]
+        assert "refused" not in audit()[0]
 
 
 def test_addresses_are_read_as_gateways_write_them() -> None:

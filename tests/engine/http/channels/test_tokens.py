@@ -5,7 +5,6 @@ import datetime
 import hashlib
 import hmac
 import json
-import logging
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +26,7 @@ from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
 from tests.engine.helpers import refusing, waiting
 from tests.engine.http.channels.desk import ADMIN, EC, RSA, SECRET, Desk, base64_of, desk, pem, revoke, token
-from tests.engine.http.serving import audited, bearer
+from tests.engine.http.serving import bearer
 
 pytestmark = pytest.mark.feature("DS27", model="dsps")
 
@@ -250,11 +249,10 @@ async def test_a_revocation_is_noted_as_long_as_any_server_may_take_the_token(ir
     await made.close()
 
 
-def test_each_claim_and_header_is_decided(client: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+def test_each_claim_and_header_is_decided(client: Desk, audit: Any) -> None:
     for claims, headers, good in DECIDED:
         assert taken(client, raw_token({**CLAIMS, **claims}, **headers)) is good, (claims, headers)
-    assert max(len(line["who"] or "") for line in audited(caplog)) == len("token of ") + 100
+    assert max(len(line["who"] or "") for line in audit()) == len("token of ") + 100
     for number in ("NaN", "Infinity", "1e400", "9" * 5_000):
         text = '{"iss":"issuer","aud":"service","exp":NUMBER}'.replace("NUMBER", number)
         assert not taken(client, raw_token(text)), number[:80]
@@ -278,8 +276,7 @@ def test_whatever_id_is_taken_can_be_revoked(revoking: Desk) -> None:
 
 @pytest.mark.slow
 @pytest.mark.feature("DS28", model="dsps")
-def test_a_revocation_lasts_as_long_as_its_token_could(ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+def test_a_revocation_lasts_as_long_as_its_token_could(ironclaim_url: str, raw: Any, audit: Any) -> None:
     stricter = ChannelPolicy(pattern="stricter", jwt=JwtSettings(iss=["issuer"], keys=KEYS, clock_skew_ms=0))
     channels = (stricter, *room(clock_skew_ms=300_000).channels)
     settings = ChannelSettings(channels=channels, admin_tokens=(ADMIN,), disclose_auth_rejection=True)
@@ -288,9 +285,9 @@ def test_a_revocation_lasts_as_long_as_its_token_could(ironclaim_url: str, raw: 
 
         def told(jti: str, exp: int) -> dict[str, Any]:
             """What the audit is told of a revocation."""
-            caplog.clear()
+            audit()
             assert revoke(client, jti, exp).status_code == 200
-            (line,) = audited(caplog)
+            (line,) = audit()
             return line
 
         for ago_s in (1, 14, 16, 100, 270):
@@ -330,8 +327,7 @@ def test_a_token_without_an_end_is_revoked_for_ever_and_one_without_an_id_may_be
 
 @pytest.mark.slow
 @pytest.mark.feature("DS28", model="dsps")
-def test_a_poll_ends_when_its_token_is_revoked(ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+def test_a_poll_ends_when_its_token_is_revoked(ironclaim_url: str, raw: Any, audit: Any) -> None:
     with waiting_poll(ironclaim_url, ADMINISTERED, raw) as poll:
         begun_s = time.monotonic()
         # By another server on the same storage.
@@ -340,7 +336,7 @@ def test_a_poll_ends_when_its_token_is_revoked(ironclaim_url: str, raw: Any, cap
         assert answer.status_code == 403 and answer.json()["reason"].endswith("presented JWT has been revoked")
         # Before it would have ended by itself; when exactly, a slow machine decides.
         assert time.monotonic() - begun_s < 28
-        assert {**audited(caplog)[-1], "from": ""} == {
+        assert {**audit()[-1], "from": ""} == {
             **{"who": "token of somebody", "role": "operate", "from": "", "method": "GET", "status": 403},
             **{"path": "/channel/room-7/subscription/polling/s1", "jti": "id-1", "refused": "revoked while it waited"},
         }
