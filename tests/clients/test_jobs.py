@@ -101,9 +101,7 @@ def test_a_job_that_has_ended_otherwise_is_not_cancelled(connect: Connect, appli
     assert caught.status == 409 and caught.problem["state"] == "finished"
 
 
-def test_what_a_dead_job_died_of_is_raised_and_it_is_requeued_once(
-    connect: Connect, harmed: HttpRelay, ironclaim_url: str, queue: Queue
-) -> None:
+def test_a_dead_job_raises_and_is_requeued_once(connect: Connect, harmed: HttpRelay, ironclaim_url: str, queue: Queue) -> None:
     emails = connect(harmed.url).queue("emails")
     with working(ironclaim_url, send=fail), pytest.raises(ironclaim_client.JobFailed, match="no such address") as caught:
         emails.call("send", attempts=1, id="a1")

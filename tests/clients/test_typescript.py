@@ -87,9 +87,7 @@ def test_what_the_server_refuses_names_field_value_and_bound(scenario: Scenarios
 
 
 @pytest.mark.feature("BN35")
-def test_a_job_is_cancelled_though_the_reply_is_lost_and_requeued_once(
-    scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, queue: Queue
-) -> None:
+def test_a_job_is_cancelled_and_requeued_once(scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, queue: Queue) -> None:
     queue.enqueue("welcome", None, id="a1", delay_ms=60_000)
     harmed.next("lose_reply", "gateway", of="/cancel")
     found = scenario("cancel", harmed, token=TOKEN)

@@ -164,9 +164,7 @@ def test_a_file_that_a_child_has_left_alone_is_closed_once(tmp_path: Path, monke
     close(*closed)
 
 
-def test_a_file_that_another_writer_has_alone_is_refused_and_not_kept_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_another_writer_has_alone_is_refused_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = history.HistoryFile(tmp_path / "a.jsonl", proc="a", role="worker", alone=True)
     closed, close = list[int](), os.close
     monkeypatch.setattr(os, "close", closed.append)
@@ -178,9 +176,7 @@ def test_a_file_that_another_writer_has_alone_is_refused_and_not_kept_open(
     assert [row["kind"] for row in lines_of(first.path)] == ["open", "close"]
 
 
-def test_a_file_that_has_ended_asks_for_no_lock_and_one_that_ends_meanwhile_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
-) -> None:
+def test_a_file_that_has_ended_asks_for_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     """In a forked child another thread of the parent may have it for ever. And two threads may end a file at once."""
     files = [history.HistoryFile(tmp_path / f"{name}.jsonl", proc="a", role="worker") for name in "abc"]
     files[0].abandon()

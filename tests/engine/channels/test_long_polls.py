@@ -129,9 +129,7 @@ def test_a_cut_bell_misses_nothing(channel: Channel, server: Any, threads: Threa
 
 
 @pytest.mark.slow
-def test_connections_that_are_silently_cut_cost_seconds_and_no_message(
-    relay: Relay, server: Any, channel: Channel, threads: ThreadPoolExecutor
-) -> None:
+def test_silently_cut_connections_lose_nothing(relay: Relay, server: Any, channel: Channel, threads: ThreadPoolExecutor) -> None:
     with Channel("chx", url=relay.url, connect=HASTY) as made:
         waiting = waits(threads, made)
         resting(server)
@@ -140,9 +138,7 @@ def test_connections_that_are_silently_cut_cost_seconds_and_no_message(
         assert contents(woken(waiting)) == [1]
 
 
-def test_a_server_that_was_away_for_a_while_misses_nothing(
-    relay: Relay, threads: ThreadPoolExecutor, server: Any, channel: Channel
-) -> None:
+def test_a_server_that_was_away_misses_nothing(relay: Relay, threads: ThreadPoolExecutor, server: Any, channel: Channel) -> None:
     with Channel("chx", url=relay.url) as made:
         waiting = waits(threads, made)
         resting(server)
@@ -152,9 +148,7 @@ def test_a_server_that_was_away_for_a_while_misses_nothing(
         assert contents(woken(waiting)) == [1]
 
 
-def test_who_may_not_subscribe_at_the_server_looks_from_time_to_time(
-    ironclaim_url: str, server: Any, threads: ThreadPoolExecutor, channel: Channel
-) -> None:
+def test_who_may_not_subscribe_polls(ironclaim_url: str, server: Any, threads: ThreadPoolExecutor, channel: Channel) -> None:
     server.execute_command("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "-subscribe", "allchannels")
     try:
         with Channel("chx", url=ironclaim_url.replace("://", "://deaf:pw@")) as deaf:

@@ -348,9 +348,7 @@ def test_a_clock_that_went_back_in_one_storage_is_told(desk: Desk) -> None:
     assert desk.acknowledge(found).result == "OK" and not desk.fetch().era_changed
 
 
-def test_one_damaged_key_is_said_once_and_does_not_take_a_storage_away_from_everything_else(
-    desk: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_damaged_key_is_said_once_and_takes_no_storage_away(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     desk.subscribe()
     desk.down = {"a": errors.WrongKeyType("fetch: the server answered WRONGTYPE the key c.{ch}.r.s is a list")}
     for _ in range(3):

@@ -281,9 +281,7 @@ def test_a_loop_that_has_ended_with_a_listener_keeps_no_connection(server: redis
     wait_until(lambda: not listeners(server), "the end")
 
 
-async def test_what_was_said_to_an_earlier_listening_is_not_about_the_present_one(
-    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_an_earlier_listening_was_told_says_nothing_now(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made, first = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC), Listener()
     made.listen(first.notify)
     await until(lambda: made.live, "the confirmation")

@@ -86,9 +86,7 @@ SHORTER = [
 
 
 @pytest.mark.parametrize("do", SHORTER)
-def test_a_service_that_keeps_a_channel_for_less_takes_nothing_from_one_that_keeps_it_for_longer(
-    aged: ChannelDesk, do: Callable[[ChannelDesk], object]
-) -> None:
+def test_who_keeps_a_channel_for_less_takes_nothing_from_others(aged: ChannelDesk, do: Callable[[ChannelDesk], object]) -> None:
     """Messages and cursors that outlive the clock would be written over by a channel that begins again at 1."""
     before = aged.lives()
     do(aged)

@@ -30,9 +30,7 @@ def test_json_has_escapes_where_the_terminal_lacks_the_characters(monkeypatch: p
         assert output.json_text(value) == wanted
 
 
-def test_what_takes_long_shows_its_progress_now_and_then(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_takes_long_shows_its_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     output.Progress("backup")(1, 1)
     monkeypatch.setattr(output, "_SILENT_S", 0.0)
     shows = output.Progress("backup")
@@ -41,9 +39,7 @@ def test_what_takes_long_shows_its_progress_now_and_then(
     assert capsys.readouterr().err == "backup: 1,234 keys, 1.5 MiB\n"
 
 
-def test_an_output_that_ends_is_no_error_and_one_that_is_full_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_may_end_but_not_be_full(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["--version"]) == 0 and capsys.readouterr() == (f"ironclaim {__version__}\n", "")
     words = ["lua", "--model", "dsps"]
     with open("/dev/full", "w") as full:

@@ -122,9 +122,7 @@ def clicked(client: httpx.Client, path: str) -> httpx.Response:
     return client.post(path, data={"csrf_token": csrf}, headers=headers)
 
 
-def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alone(
-    client: httpx.Client, ironclaim_url: str, raw: Any, audit: Any
-) -> None:
+def test_a_schedule_that_leads_away_is_not_run_by_a_token(client: httpx.Client, ironclaim_url: str, raw: Any, audit: Any) -> None:
     with Queue("mails", url=ironclaim_url) as mails:
         far: Any = {"every_ms": 86_400_000, "start_ms": 4_000_000_000_000}
         mails.schedules.put("away", "send", None, reroute_on=AWAY, enabled=False, **far)

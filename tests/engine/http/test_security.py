@@ -250,9 +250,7 @@ def test_headers_that_two_could_read_differently_are_refused(open_client: httpx.
         assert queue.counts().waiting == 0
 
 
-def test_a_connection_serves_on_and_each_request_may_come_in_parts_for_a_while(
-    open_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_serves_on_and_requests_come_in_parts(open_client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "HEADERS_S", STREAM_S)
     connection = http.client.HTTPConnection(open_client.base_url.netloc.decode(), timeout=STREAM_S)
     # A stream whose headers alone are asked for ends at once.
@@ -452,9 +450,7 @@ def test_a_hook_that_says_what_there_is_not_lets_nobody_in(ironclaim_url: str, q
     assert queue.counts().waiting == 1
 
 
-def test_a_stream_ends_for_who_is_let_in_no_longer(
-    ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch, audit: Any
-) -> None:
+def test_a_stream_ends_with_its_admission(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch, audit: Any) -> None:
     """A hook is asked again: what comes afterwards is not sent any more."""
     known, asked_of = {"ada"}, [""]
 

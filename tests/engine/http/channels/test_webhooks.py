@@ -265,9 +265,7 @@ def test_deliveries_are_signed_and_keep_their_id(ironclaim_url: str, receiver: R
     assert receiver.received[0].headers["webhook-id"] == receiver.received[1].headers["webhook-id"]
 
 
-def test_a_delivery_that_was_made_is_not_made_again_as_long_as_its_message_lives(
-    ironclaim_url: str, receiver: Receiver, raw: Any
-) -> None:
+def test_a_delivery_is_not_made_again_as_long_as_its_message_lives(ironclaim_url: str, receiver: Receiver, raw: Any) -> None:
     with delivering(ironclaim_url, hook(receiver.url, secret=SECRET)):
         soon(lambda: receiver.received and waiting(ironclaim_url) == 0, "it is made")
     id = receiver.received[0].headers["webhook-id"]
@@ -376,9 +374,7 @@ def test_a_redirect_leads_from_tls_to_tls_alone(ironclaim_url: str, receiver: Re
         assert [one.path for one in safe.received] == ["/", "/next"] and receiver.received == []
 
 
-def test_a_name_is_resolved_once_for_each_attempt_and_its_checked_address_is_connected_to(
-    ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_resolved_once_for_each_attempt_and_its_address_is_checked(ironclaim_url: str, receiver: Receiver) -> None:
     """DNS rebinding: the name leads to an allowed address when it is asked for the first time, and elsewhere ever after."""
     asked: list[str] = []
 
@@ -386,7 +382,7 @@ def test_a_name_is_resolved_once_for_each_attempt_and_its_checked_address_is_con
         asked.append(name)
         return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
 
-    with Receiver() as inside, resolving(monkeypatch, rebinding):
+    with Receiver() as inside, resolving(rebinding):
         one = hook(f"http://rebinding.test:{receiver.port}/", allow_networks=("127.0.0.1/32",), retry=ONCE)
         with delivering(ironclaim_url, one) as client:
             soon(lambda: receiver.received, "it arrives at the checked address")
@@ -397,16 +393,14 @@ def test_a_name_is_resolved_once_for_each_attempt_and_its_checked_address_is_con
         assert (inside.received, len(receiver.received)) == ([], 1)
 
 
-def test_a_name_with_one_private_address_among_others_is_not_reached(
-    ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_with_one_private_address_among_others_is_not_reached(ironclaim_url: str, receiver: Receiver) -> None:
     both = hook(f"http://both.test:{receiver.port}/", retry=ONCE)
-    with resolving(monkeypatch, lambda name: ["127.0.0.1", "10.0.0.1"]), delivering(ironclaim_url, both):
+    with resolving(lambda name: ["127.0.0.1", "10.0.0.1"]), delivering(ironclaim_url, both):
         assert "10.0.0.1" in error_of_dead(ironclaim_url) and receiver.received == []
 
 
 @contextlib.contextmanager
-def resolving(monkeypatch: pytest.MonkeyPatch, addresses: Callable[[str], list[str]]) -> Generator[None]:
+def resolving(addresses: Callable[[str], list[str]]) -> Generator[None]:
     """Names that end with `.test` have these addresses in the resolver of the system."""
     own = socket.getaddrinfo
 
@@ -415,7 +409,7 @@ def resolving(monkeypatch: pytest.MonkeyPatch, addresses: Callable[[str], list[s
             return own(host, port, *args, **settings)
         return [entry for address in addresses(str(host)) for entry in own(address, port, *args, **settings)]
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(socket, "getaddrinfo", getaddrinfo)
         yield
 

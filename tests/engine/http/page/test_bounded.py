@@ -58,9 +58,7 @@ def test_each_view_is_few_calls_of_bounded_cost(crowded: tuple[int, int], client
 
 
 @pytest.mark.slow
-def test_the_live_numbers_are_two_calls_a_sample_and_come_to_count_all_lanes(
-    crowded: tuple[int, int], client: httpx.Client, raw: Any
-) -> None:
+def test_live_numbers_take_two_calls_a_sample_for_all_lanes(crowded: tuple[int, int], client: httpx.Client, raw: Any) -> None:
     assert client.get("/queues/q/workers").status_code == 200
     raw.config_resetstat()
     samples: list[dict[str, int]] = []

@@ -213,9 +213,7 @@ def test_an_address_makes_the_page_say_nothing_of_its_own(client: httpx.Client) 
     assert "Changed: 1,234 jobs." in client.get("/queues/q/jobs?did=bulk&count=1234").text
 
 
-def test_many_jobs_are_changed_as_the_preview_has_counted_them(
-    queue: Queue, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_jobs_are_changed_as_the_preview_counts(queue: Queue, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     queue.enqueue_many({"name": f"n{at % 2}", "payload": at, "id": f"j{at}", "delay_ms": 3_600_000} for at in range(700))
     with asking(ironclaim_url, allow_changes=True, show_payloads=True) as client:
         text = client.get("/queues/q/bulk?state=delayed&action=cancel&name=n1").text
