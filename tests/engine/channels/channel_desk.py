@@ -57,17 +57,9 @@ class ChannelDesk:
     def fetch(self, subscriber: str = "s", most: int = 64, *, ttl_s: int = TTL_S, seen: int | None = None) -> ops.FetchReply:
         return self.run(ops.Fetch(subscriber, most, ttl_s, seen))
 
-    def acknowledge(
-        self,
-        clock: int,
-        subscriber: str = "s",
-        *,
-        ttl_s: int = TTL_S,
-        era: int | None = None,
-        seen: int | None = None,
-        proof: ops.Proof | None = None,
-    ) -> ops.AcknowledgeReply:
-        return self.run(ops.Acknowledge(subscriber, clock, ttl_s, era, seen, proof))
+    def acknowledge(self, clock: int, subscriber: str = "s", *, ttl_s: int = TTL_S, **told: Any) -> ops.AcknowledgeReply:
+        """`told`: era, seen, proof."""
+        return self.run(ops.Acknowledge(subscriber, clock, ttl_s, **told))
 
     def old(self, *ids: str, subscriber: str = "s") -> ops.OldReply:
         return self.run(ops.AskOld(subscriber, ids))
@@ -98,12 +90,8 @@ class ChannelDesk:
 
     def dump(self) -> dict[str, Any]:
         """Every key with its value."""
-        read = {
-            b"string": self.redis.get,
-            b"hash": self.redis.hgetall,
-            b"zset": lambda key: self.redis.zrange(key, 0, -1, withscores=True),
-            b"list": lambda key: self.redis.lrange(key, 0, -1),
-        }
+        read = {b"string": self.redis.get, b"hash": self.redis.hgetall, b"list": lambda key: self.redis.lrange(key, 0, -1)}
+        read[b"zset"] = lambda key: self.redis.zrange(key, 0, -1, withscores=True)
         return {key.decode(): read[self.redis.type(key)](key) for key in sorted(self.redis.scan_iter(count=1000))}
 
     def lives(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """MemoryStorage: both matrices of the original, lives by its clock, room, threads, listeners."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -141,13 +141,10 @@ def test_a_fetch_ends_before_it_gets_large_but_never_before_its_first_message(de
 
 def test_who_renews_what(desk: Desk) -> None:
     """The table of wire-models 6.1, by what is left after everything that was not renewed has gone."""
-    steps = {
-        "subscribe again": lambda: desk.subscribe("s"),
-        "publish": lambda: desk.publish("new"),
-        "duplicate": lambda: desk.publish("old"),
-        "fetch": lambda: desk.fetch("s"),
-        "stale": lambda: desk.acknowledge("s", 99),
-        "ask": lambda: desk.storage.apply("ch", ops.AskOld("s", ("old",))),
+    steps: dict[str, Callable[[], object]] = {
+        **{"subscribe again": lambda: desk.subscribe("s"), "publish": lambda: desk.publish("new")},
+        **{"duplicate": lambda: desk.publish("old"), "fetch": lambda: desk.fetch("s")},
+        **{"stale": lambda: desk.acknowledge("s", 99), "ask": lambda: desk.storage.apply("ch", ops.AskOld("s", ("old",)))},
     }
     left = {}
     for name, step in steps.items():

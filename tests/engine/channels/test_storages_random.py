@@ -130,9 +130,8 @@ class Walk:
         self.list.published(operation, self.both(operation), self.now_s + operation.ttl_s)
 
     def subscribe(self) -> None:
-        operation = ops.Subscribe(
-            self.dice.choice(SUBSCRIBERS), self.desk.nonce(), self.ttl_s(), self.seen(), not_after_ms=self.not_after_ms()
-        )
+        who, end_ms = self.dice.choice(SUBSCRIBERS), self.not_after_ms()
+        operation = ops.Subscribe(who, self.desk.nonce(), self.ttl_s(), self.seen(), not_after_ms=end_ms)
         self.earlier.append(operation)
         if self.both(operation).result == "created":
             self.list.behind[operation.subscriber] = len(self.list.messages)

@@ -124,9 +124,8 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_the_installed_command_finds_modules_in_the_working_folder(ironclaim_url: str, tmp_path: Path) -> None:
     """Its script's folder is first on the path, not the one it is started in."""
-    (tmp_path / "shop_of_a_newcomer.py").write_text(
-        f"from engine import Queue\nqueue = Queue('q', url={ironclaim_url!r})\n@queue.job('send')\ndef send(): ...\n"
-    )
+    program = f"from engine import Queue\nqueue = Queue('q', url={ironclaim_url!r})\n@queue.job('send')\ndef send(): ...\n"
+    (tmp_path / "shop_of_a_newcomer.py").write_text(program)
     script = tmp_path / "bin" / "ironclaim"
     script.parent.mkdir()
     script.write_text("import sys\nfrom engine.command.main import main\nsys.exit(main())\n")
@@ -136,9 +135,8 @@ def test_the_installed_command_finds_modules_in_the_working_folder(ironclaim_url
 
 @pytest.mark.slow
 def test_a_worker_is_told_the_model_of_its_queue(ironclaim_url: str, tmp_path: Path) -> None:
-    (tmp_path / "senders.py").write_text(
-        "from engine import Handlers\nhandlers = Handlers()\n@handlers('send')\ndef send(job): print('sent', job.id)\n"
-    )
+    program = "from engine import Handlers\nhandlers = Handlers()\n@handlers('send')\ndef send(job): print('sent', job.id)\n"
+    (tmp_path / "senders.py").write_text(program)
     with Queue("told", models.Mosquito(layout="live"), url=ironclaim_url) as queue:
         job = queue.enqueue("send", {}).job
         words = ("senders:handlers", "--queue", "told", "--model", "mosquito:live", "--url", ironclaim_url, "--burst")

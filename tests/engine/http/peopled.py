@@ -100,10 +100,8 @@ def _bodies(before: bytes, value: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _with(members: dict[str, Any], name: str, value: bytes) -> bytes:
-    parts = (
-        json.dumps(key).encode() + b":" + (value if key == name else json.dumps(old).encode()) for key, old in members.items()
-    )
-    return b"{" + b",".join(parts) + b"}"
+    spelled = {key: json.dumps(old).encode() for key, old in members.items()} | {name: value}
+    return b"{" + b",".join(json.dumps(key).encode() + b":" + one for key, one in spelled.items()) + b"}"
 
 
 def _call(function: Any, *given: Any) -> Callable[[], Any]:

@@ -34,9 +34,8 @@ def test_a_method_that_a_path_does_not_have_is_answered_with_all_that_it_has(iro
     has = {"limits/a": "DELETE, PUT", "events": "DELETE, GET, HEAD, PUT", "jobs/j1/cancel": "POST", "jobs/batch": "POST"}
     with asking(ironclaim_url) as client:
         answers = {path: client.patch(f"/api/queues/q/{path}") for path in has}
-    assert {path: (405, allow) for path, allow in has.items()} == {
-        path: (answer.status_code, answer.headers["allow"]) for path, answer in answers.items()
-    }
+    told = {path: (answer.status_code, answer.headers["allow"]) for path, answer in answers.items()}
+    assert told == {path: (405, allow) for path, allow in has.items()}
 
 
 def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: str, queue: Queue, raw: Any) -> None:

@@ -16,6 +16,7 @@ from tests.engine.http.serving import bearer
 pytestmark = pytest.mark.feature("DS29", model="dsps")
 
 REVOKE = "/admin/jwt/revoke?jti=id-1&exp=4070912400"
+LOOPBACK = ("127.0.0.0/8",)
 
 
 def revoked(client: Desk, raw: redis.Redis, authorization: str | None) -> bool:
@@ -42,42 +43,35 @@ def test_without_tokens_nobody_is_admitted_and_tokens_of_the_server_are_none(iro
         assert not any(revoked(client, raw, authorization) for authorization in (*WRONG, BEARER["Authorization"]))
 
 
-NETWORKS = [
-    (("127.0.0.0/8",), None, (), [], True),
-    (("10.0.0.0/8", "::1/128"), None, (), [], False),
-    # A header that is not configured says nothing.
-    (("10.0.0.0/8",), None, (), ["10.1.2.3"], False),
-    # Of a proxy that is not trusted neither.
-    (("10.0.0.0/8",), "X-Forwarded-For", ("192.168.0.0/16",), ["10.1.2.3"], False),
-    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3"], True),
-    (("127.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["203.0.113.9"], False),
+NETWORKS: list[tuple[tuple[str, ...], tuple[str, ...] | None, list[str], bool]] = [
+    *((("127.0.0.0/8",), None, [], True), (("10.0.0.0/8", "::1/128"), None, [], False)),
+    # A header that is not configured says nothing, and of a proxy that is not trusted neither.
+    *((("10.0.0.0/8",), proxies, ["10.1.2.3"], False) for proxies in (None, ("192.168.0.0/16",))),
+    *((("10.0.0.0/8",), LOOPBACK, ["10.1.2.3"], True), (LOOPBACK, LOOPBACK, ["203.0.113.9"], False)),
+    (("10.0.0.0/8",), LOOPBACK, ["nonsense"], False),
     # What stands before the last address that is no proxy, the caller may have made up.
-    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3, 203.0.113.9"], False),
-    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8", "192.168.0.0/16"), ["10.1.2.3, 192.168.0.9"], True),
-    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3", "203.0.113.9"], False),
-    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["nonsense"], False),
+    *((("10.0.0.0/8",), LOOPBACK, given, False) for given in (["10.1.2.3, 203.0.113.9"], ["10.1.2.3", "203.0.113.9"])),
+    (("10.0.0.0/8",), (*LOOPBACK, "192.168.0.0/16"), ["10.1.2.3, 192.168.0.9"], True),
 ]
 
 
-@pytest.mark.parametrize(("networks", "header", "proxies", "forwarded", "admitted"), NETWORKS)
-def test_the_network_counts(
-    ironclaim_url: str, networks: Any, header: str | None, proxies: Any, forwarded: list[str], admitted: bool
-) -> None:
-    settings = ChannelSettings(admin_tokens=(ADMIN,), admin_networks=networks, real_ip_header=header, trusted_proxies=proxies)
+@pytest.mark.parametrize(("networks", "proxies", "forwarded", "admitted"), NETWORKS)
+def test_the_network_counts(ironclaim_url: str, networks: Any, proxies: Any, forwarded: list[str], admitted: bool) -> None:
+    header = None if proxies is None else "X-Forwarded-For"
+    more: Any = {"admin_networks": networks, "real_ip_header": header, "trusted_proxies": proxies or ()}
     given = [("X-Forwarded-For", value) for value in forwarded]
-    with desk(ironclaim_url, settings) as client:
+    with desk(ironclaim_url, ChannelSettings(admin_tokens=(ADMIN,), **more)) as client:
         assert client.put(REVOKE, headers=[*BEARER.items(), *given]).status_code == (200 if admitted else 403)
 
 
 #: Values of the header, each of its lines, from which nobody can tell who calls.
-UNREADABLE = (
-    *([], [""], ["unknown"], ["203.0.113.5, unknown"], ["unknown", ""], ["127.0.0.1,"], ["10.0.0.1", "", "127.0.0.1,unknown"]),
-    *(["127.0.0.1:"], ["127.0.0.1:port"], ["127.0.0.1:65536"], ["[::1]:65536"], ["127.0.0.1 127.0.0.1"]),
-    *(["127.0.0.1;127.0.0.1"], ["[127.0.0.1]"]),
-    *(["::1]"], ["[::1"], ["[::1]443"], ["[[::1]]"], ["::1%"], ["127.0.0.1%lo"], ["127.1"], ["2130706433"], ["0x7f000001"]),
-    *(["0177.0.0.1"], ["127.0.0.01"], ["localhost"], ["for=127.0.0.1"], ['"127.0.0.1"'], ["_hidden"], ["127.0.0.1/8"], ["::g"]),
-    *(["::1::"], ["127.0.0.1\t127.0.0.1"], ["-"], ["null"], ["127.0.0.256"], ["\u0661\u0662\u0667.0.0.1"], ["1" * 4_000], [","]),
+ALONE = (
+    *("", "unknown", "203.0.113.5, unknown", "127.0.0.1,", "127.0.0.1:", "127.0.0.1:port", "127.0.0.1:65536", "[::1]:65536", "-"),
+    *("127.0.0.1 127.0.0.1", "127.0.0.1;127.0.0.1", "[127.0.0.1]", "::1]", "[::1", "[::1]443", "[[::1]]", "::1%", "127.0.0.1%lo"),
+    *("127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.01", "localhost", "for=127.0.0.1", '"127.0.0.1"', "_hidden"),
+    *("127.0.0.1/8", "::g", "::1::", "127.0.0.1\t127.0.0.1", "null", "127.0.0.256", "\u0661\u0662\u0667.0.0.1", "1" * 4_000),
 )
+UNREADABLE = ([], [","], ["unknown", ""], ["10.0.0.1", "", "127.0.0.1,unknown"], *([line] for line in ALONE))
 
 
 def test_an_unreadable_caller_is_refused_and_audited(ironclaim_url: str, raw: Any, audit: Any) -> None:
@@ -103,7 +97,7 @@ def test_addresses_are_read_as_gateways_write_them() -> None:
         *((text, "10.0.0.1") for text in ("::ffff:a00:1", "[::ffff:10.0.0.1]:443", "::FFFF:10.0.0.1%eth0")),
         *((text, "2001:db8::1") for text in ("2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443", "2001:DB8:0:0::1")),
         *((text, "fe80::1") for text in ("fe80::1%eth0", "[fe80::1%eth0]:8080", "fe80::1%2")),
-        *((line, None) for lines in UNREADABLE if len(lines) == 1 for line in lines if "," not in line),
+        *((line, None) for line in ALONE if "," not in line),
     ):
         found = networks.address(text)
         assert (found and str(found)) == read
