@@ -5,11 +5,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
-import redis
 from starlette.routing import Route
 
 from engine import Queue, errors, models
@@ -30,8 +29,8 @@ V1 = ("metrics", *(f"jobs?status={word}" for word in ("pending", "scheduled", "p
 @pytest.mark.parametrize(
     "model", ["lanes", "bananas", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bull", "mosquito", "bridge"))]
 )
-def test_each_face_answers_whatever_is_stored(model: str, ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with Queue("q", models.named(model), url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as server:
+def test_each_face_answers_whatever_is_stored(model: str, ironclaim_url: str, raw: Any, capsys: Any) -> None:
+    with Queue("q", models.named(model), url=ironclaim_url) as queue:
         ids = peopled(queue)
         addresses = [*(f"/api/queues/q{part}" for part in PARTS), *(f"/queues/q{part}" for part in PAGES)]
         addresses += ["/api/queues", "/queues"]
@@ -39,11 +38,11 @@ def test_each_face_answers_whatever_is_stored(model: str, ironclaim_url: str, ca
             addresses += [f"/api/queues/q/jobs/{id}{part}" for part in ("", "/why", "/result", "/progress")]
             addresses += [f"/queues/q/jobs/{id}", *([f"/api/v1/jobs/{id}"] if model == "bananas" else [])]
         addresses += [f"/api/v1/{part}" for part in V1] if model == "bananas" else []
-        found = [(key, server.dump(key), max(0, cast("int", server.pttl(key)))) for key in cast("Any", server.scan_iter())]
+        found = [(key, raw.dump(key), max(0, raw.pttl(key))) for key in raw.scan_iter()]
         # Mosquito keeps an ended job for a second.
         kept = [row for row in found if row[1] is not None]
         # By their names, which are drawn in one order in every run, also where a key more has expired in one of them.
-        places = sorted(hostile(server), key=lambda place: hashlib.sha256(f"{SEED} {place[0]}".encode()).digest())
+        places = sorted(hostile(raw), key=lambda place: hashlib.sha256(f"{SEED} {place[0]}".encode()).digest())
         wrong: list[str] = []
 
         async def rounds(client: httpx.AsyncClient) -> None:
@@ -57,9 +56,9 @@ def test_each_face_answers_whatever_is_stored(model: str, ironclaim_url: str, ca
                         wrong.append(f"{address} {answer.status_code} {answer.text[-300:]} {[what for what, _ in some]}")
                     elif answer.headers.get("content-type", "").startswith("application/json"):
                         answer.json()
-                server.flushdb()
+                raw.flushdb()
                 for key, value, ttl_ms in kept:
-                    server.restore(key, ttl_ms, cast("Any", value))
+                    raw.restore(key, ttl_ms, value)
 
         asyncio.run(_with_client(HttpSettings(url=ironclaim_url, model=model, show_payloads=True), rounds))
         assert not wrong, "\n".join(wrong[:10])
@@ -70,62 +69,61 @@ def test_each_face_answers_whatever_is_stored(model: str, ironclaim_url: str, ca
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_what_cannot_be_read_is_said(ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_is_said(ironclaim_url: str, raw: Any, capsys: pytest.CaptureFixture[str]) -> None:
     deep = b"[" * 100_000
-    with Queue("q", url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as server:
+    with Queue("q", url=ironclaim_url) as queue:
         ids, keys = peopled(queue), queue.model.keys
         done, active, dead = ids["finished"], ids["active"], ids["dead"]
         found: dict[str, Any] = {}
 
         async def look(client: httpx.AsyncClient) -> None:
             for record in (deep, b"\xff", b'{"ok":true,"ended_ms":1e400}', b"[]"):
-                server.set(keys.result(done), record)
+                raw.set(keys.result(done), record)
                 answer = await client.get(f"/api/queues/q/jobs/{done}/result")
                 assert (answer.status_code, answer.json()["state"]) == (200, "finished")
                 assert "cannot be read" in answer.json()["unreadable"] and answer.json()["result"] is None
             for name, key in (("progress", keys.run(active)), ("result", keys.run(dead)), ("why", keys.run(dead))):
-                server.set(key, b"no run")
+                raw.set(key, b"no run")
                 found[name] = (await client.get(f"/api/queues/q/jobs/{key.rpartition(':')[2]}/{name}")).json()
             assert "cannot be read" in found["progress"]["unreadable"]
             assert found["result"]["state"] == "dead" and "is no run of a job" in found["result"]["unreadable"]
             assert "is no run of a job" in found["why"]["why"]
-            server.set(f"ic:{{q}}:worker:{WORKER}", b"1 3600000 9000 1000 " + deep)
+            raw.set(f"ic:{{q}}:worker:{WORKER}", b"1 3600000 9000 1000 " + deep)
             (worker,) = [one for one in (await client.get("/api/queues/q/workers")).json()["workers"] if one["unreadable"]]
             assert worker["incarnation"] == WORKER and worker["alive"]
             page = (await client.get("/queues/q/workers")).text
             assert "unreadable" in page and "its beat cannot be read" in page
-            server.zadd("ic:{q}:due", {b"\xff\xfe": 1e300})
+            raw.zadd("ic:{q}:due", {b"\xff\xfe": 1e300})
             jobs = (await client.get("/api/queues/q/jobs?state=delayed")).json()["jobs"]
             assert {job["id"] for job in jobs} >= {ids["delayed"]}
-            server.hset("ic:{q}:stats", "finished", "[]")
+            raw.hset("ic:{q}:stats", "finished", "[]")
             assert (await client.get("/api/queues/q")).json()["counts"]["finished"] == 0
             assert "ironclaim_" in (await client.get("/api/queues/q/metrics")).text
 
         asyncio.run(_with_client(HttpSettings(url=ironclaim_url, show_payloads=True), look))
         assert main(["workers", "--url", ironclaim_url, "--queue", "q"]) == 0
         assert "its beat cannot be read" in capsys.readouterr().out
-        server.set(keys.result(done), deep)
+        raw.set(keys.result(done), deep)
         result = queue.results.get(done)
         assert result is not None and result.ok and result.unreadable
         with pytest.raises(errors.ScriptFault, match="cannot be read"):
             result.get()
 
 
-def test_streams_messages_and_paths_take_whatever_is_written(ironclaim_url: str) -> None:
+def test_streams_messages_and_paths_take_whatever_is_written(ironclaim_url: str, raw: Any) -> None:
     settings = HttpSettings(url=ironclaim_url, allow_changes=True, channels=ChannelSettings())
     odd = [*STORED, b"a\nb\r\n\nid: 7\ndata: x\n\n", "\x85\u2028\u2029\u202e".encode(), b"\0"]
     with (
-        redis.Redis.from_url(ironclaim_url) as server,
         Queue("q", url=ironclaim_url) as queue,
         served(settings) as base,
         httpx.Client(base_url=base, timeout=120) as client,
     ):
         queue.events.on()
         queue.enqueue("main", 1, id="first")
-        (stream,) = cast("Any", server.keys("*:events"))
+        (stream,) = raw.keys("*:events")
         for field in (b"kind", b"job", b"name", b"detail", b"other"):
             for value in odd:
-                server.xadd(stream, {b"kind": b"k", b"job": b"j", field: value})
+                raw.xadd(stream, {b"kind": b"k", b"job": b"j", field: value})
         queue.enqueue("main", 1, id="last")
         frames: list[dict[str, Any]] = []
         with client.stream("GET", "/api/queues/q/events", headers={"Last-Event-ID": "0-0"}) as answer:
@@ -142,13 +140,13 @@ def test_streams_messages_and_paths_take_whatever_is_written(ironclaim_url: str)
         assert client.put(poll).is_success
         for number in range(3):
             assert client.put(f"/channel/c/message/m{number}", json=number).is_success
-        (key,) = cast("Any", server.keys("c.{c}.m.*"))[:1]
-        sound = cast("Any", server.get(key))
+        (key,) = raw.keys("c.{c}.m.*")[:1]
+        sound = raw.get(key)
         for value in odd:
-            server.set(key, value)
+            raw.set(key, value)
             fetched = client.get(f"{poll}?timeout=0s&max=10")
             assert fetched.status_code == 200 and len(fetched.json()["messages"]) >= 2, (value[:20], fetched.text[:200])
-        server.set(key, sound)
+        raw.set(key, sound)
         # What is sent: taken whole or refused, and then read.
         for id in ("a%0Ab", "%00", "%E2%80%A8", "%ff", "x" * 600):
             for body in (b"1e400", b"NaN", b'"\\ud800"', b'{"a":1,"a":2}', b"9" * 5_000, b"[" * 100_000, b"\xff", b""):

@@ -186,8 +186,33 @@ def history() -> golden.Told:
     yield "stored", [some.payload(kept), *(full.payload(one) for one in (kept, past(), raw, past(stored=b'{"a":[1,2]}')))]
 
 
+def told_and_hidden() -> golden.Told:
+    """Reasons and names, what steps back or is corrupt, what a filter means, and what is not shown."""
+    paused = "the name a is paused until it is resumed"
+    lanes = [LaneInfo("a", str(number), 2, 0, paused) for number in range(3)] + [LaneInfo("b", "", 50, 0, "limit of name b")]
+    yield "what holds most comes first", queue_views.reasons([PauseInfo("a", 0)], [], lanes)
+    lanes = [LaneInfo("a", "x", 2, 500, ""), LaneInfo("a", "y", 3, 400, ""), LaneInfo("b", "", 9, 0, "")]
+    yield "names are the sum of their lanes", queue_views.names(lanes)
+    error = JobError(100, 50_000, "failed", "ValueError", "")
+    once = job("dead", ended_ms=2_000, failures=1, claims=1, errors=(error,))
+    bars = [job_views.bars(one, 3_000) for one in (once, job("dead", enqueued_ms=9_000, ended_ms=2_000))]
+    yield "a clock that stepped back", bars
+    corrupt = JobInfo("1", "dead", unreadable="version 9", envelope=b"\xff<b>")
+    yield "a corrupt job can be", [action for action, _ in job_views.JOB_ACTIONS if job_views.offered(action, corrupt)]
+    yield "its payload", [job_views.job_view(OneJob(corrupt, None, 1), payloads=shown).payload for shown in (True, False)]
+    query = {"state": "dead", "name": "send", "error": " ValueError ", "text": "a&b", "cursor": "250", "newest": "1"}
+    wanted, kind = job_views.filter_of(query), job_views.filter_of({"state": "dead", "error_like": "no user …"})
+    yield "a filter", (wanted, wanted.address(cursor=""), kind.narrow, kind.address())
+    yield "none", (job_views.filter_of({"name": "", "text": " "}), job_views.Filter().narrow)
+    yield "a long one", job_views.filter_of({"text": "x" * 200})
+    secret = job(payload_bytes=b'"secret"', options=Options(key="acme", headers=(("trace", "secret"),)))
+    texts = (("secret", False), ("SECRET", True), ("ACME", False))
+    yield "what a search finds", {text: job_views.has_text(secret, text, payloads=shown) for text, shown in texts}
+    yield "headers", [job_views.facts(secret, payloads=shown) for shown in (True, False)]
+
+
 def test_what_the_page_makes_of_findings() -> None:
-    golden.tells("http/views.txt", words, jobs, graphs, queues, history)
+    golden.tells("http/views.txt", words, jobs, graphs, queues, history, told_and_hidden)
 
 
 def test_runs_are_listed_by_their_time_whatever_is_in_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

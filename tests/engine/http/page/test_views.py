@@ -6,51 +6,11 @@ from dataclasses import astuple, replace
 import pytest
 
 from engine import AsyncQueue
-from engine.http.page import job_views, queue_views
+from engine.http.page import job_views
 from engine.http.page.live import RunTimes, Sample, Sampler, Samplers, rate
-from engine.http.page.looks import LanesRound, Looks, ObstaclesRound, OneJob, ShardedLooks
-from engine.ops import jobs, looks, workers
-from engine.queue.looks import JobError, JobInfo
-from engine.queue.why import LaneInfo
+from engine.http.page.looks import LanesRound, Looks, ObstaclesRound, ShardedLooks
+from engine.ops import looks, workers
 from tests.engine.helpers.refusing import malformed
-
-
-def test_reasons_are_told_once_and_what_holds_most_comes_first() -> None:
-    paused = "the name a is paused until it is resumed"
-    lanes = [LaneInfo("a", str(number), 2, 0, paused) for number in range(3)] + [LaneInfo("b", "", 50, 0, "limit of name b")]
-    found = queue_views.reasons([looks.PauseInfo("a", 0)], [], lanes)
-    assert found == [queue_views.Reason("limit of name b", 1, 50), queue_views.Reason(paused, 3, 6)]
-
-
-def test_names_are_the_sum_of_their_lanes() -> None:
-    lanes = [LaneInfo("a", "x", 2, 500, ""), LaneInfo("a", "y", 3, 400, ""), LaneInfo("b", "", 9, 0, "")]
-    assert queue_views.names(lanes) == (queue_views.NameRow("b", 9, 1, 0), queue_views.NameRow("a", 5, 2, 400))
-
-
-def test_a_clock_that_stepped_back_does_not_break_the_drawing() -> None:
-    error = JobError(100, 50_000, "failed", "ValueError", "")
-    found = JobInfo("1", "dead", name="send", enqueued_ms=1_000, ended_ms=2_000, failures=1, claims=1, errors=(error,))
-    assert all(0 <= bar.x <= bar.x + bar.width <= 1_000 for bar in job_views.bars(found, 3_000))
-    assert job_views.bars(JobInfo("1", "dead", name="send", enqueued_ms=9_000, ended_ms=2_000), 3_000) == ()
-
-
-def test_a_corrupt_job_can_only_be_discarded() -> None:
-    found = JobInfo("1", "dead", unreadable="version 9", envelope=b"\xff<b>")
-    assert [action for action, _ in job_views.JOB_ACTIONS if job_views.offered(action, found)] == ["discard"]
-    assert job_views.job_view(OneJob(found, None, 1), payloads=True).payload == "b'\\xff<b>'"
-    assert job_views.job_view(OneJob(found, None, 1), payloads=False).payload is None
-
-
-def test_a_filter_says_in_its_address_what_it_means() -> None:
-    query = {"state": "dead", "name": "send", "error": " ValueError ", "text": "a&b", "cursor": "250", "newest": "1"}
-    wanted = job_views.filter_of(query)
-    assert wanted == job_views.Filter("dead", "send", "", "ValueError", "", "a&b", newest=True, cursor=250)
-    kind = job_views.filter_of({"state": "dead", "error_like": "no user …"})
-    assert kind.narrow and kind.address() == "state=dead&error_like=no+user+%E2%80%A6"
-    assert wanted.address(cursor="") == "state=dead&name=send&error=ValueError&text=a%26b&newest=1"
-    assert job_views.filter_of({"name": "", "text": " "}) == job_views.Filter() and not job_views.Filter().narrow
-    assert job_views.filter_of({"text": "x" * 200}).text == "x" * 200
-
 
 BAD_FILTERS = [
     *(("state", "gone"), ("cursor", "1e3"), ("cursor", "\u0661"), ("cursor", "10001"), ("name", "x" * 65_537)),
@@ -61,12 +21,6 @@ BAD_FILTERS = [
 @pytest.mark.parametrize(("field", "value"), BAD_FILTERS)
 def test_a_bad_filter_is_refused_before_any_call(field: str, value: str) -> None:
     assert malformed(job_views.filter_of, {field: value}).field == field
-
-
-def test_a_hidden_payload_is_not_searched() -> None:
-    found = JobInfo("1", "waiting", name="send", payload_bytes=b'"secret"', options=jobs.Options(key="acme"))
-    assert not job_views.has_text(found, "secret", payloads=False) and job_views.has_text(found, "SECRET", payloads=True)
-    assert job_views.has_text(found, "ACME", payloads=False)
 
 
 def counts(waiting: int, cursor: str) -> looks.Counts:
@@ -105,12 +59,6 @@ def test_the_samplers_that_nobody_looked_at_for_longest_are_forgotten() -> None:
     for at in range(66):
         made.of(AsyncQueue(f"q{at}"))
     assert [at for at in range(66) if made.known(f"q{at}") is None] == [0, 1]
-
-
-def test_headers_are_shown_where_payloads_may_be_seen_and_nowhere_else() -> None:
-    info = JobInfo("j1", "waiting", name="send", options=jobs.Options(headers=(("trace", "secret"),)))
-    assert ("Header trace", "secret") in job_views.facts(info, payloads=True)
-    assert "secret" not in str(job_views.facts(info, payloads=False))
 
 
 @pytest.mark.parametrize("shards", [None, 2])
