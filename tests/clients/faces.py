@@ -1,11 +1,8 @@
 """The two faces of the Python client behind one blocking face, so that a test can run over both."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import islice
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from ironclaim_client import AsyncClient, Client, Message, Retries
 from tests.engine.helpers.both import Blocking
@@ -63,9 +60,9 @@ class AsyncFace:
                     break
         return taken
 
-    def __enter__(self) -> AsyncFace:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *of: object) -> None:
         self._runner.run(self._client.close())
         self._runner.close()

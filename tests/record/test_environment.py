@@ -1,7 +1,5 @@
 """Recording that the environment switches on: one file for a process and all of its queues, and for no other process."""
 
-from __future__ import annotations
-
 import atexit
 import os
 from collections.abc import Mapping

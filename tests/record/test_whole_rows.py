@@ -1,8 +1,6 @@
 """Every row that the observers write, whole: each call with each of its answers, what handlers and sinks tell, and the table that
 documents the columns."""
 
-from __future__ import annotations
-
 import itertools
 import runpy
 import time

@@ -1,7 +1,5 @@
 """How commands read their words and print: what a terminal, a pipe and a full disk make of it."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import os

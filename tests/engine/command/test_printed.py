@@ -1,8 +1,6 @@
 """What commands print of one queue in which there is some of everything, for people and as JSON, to the last character, and
 what arguments they take."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Each bound at its very place, and settings and refusals as a whole. No server."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import inspect

@@ -1,7 +1,5 @@
 """The OpenAPI document as a whole, in short: what an endpoint takes and answers is a promise to clients."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

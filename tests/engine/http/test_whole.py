@@ -1,7 +1,5 @@
 """What uvicorn is told, cookies of sessions, headers of all answers, who is asked again, and jobs as Bananas shows them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping

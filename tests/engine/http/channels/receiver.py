@@ -1,15 +1,12 @@
 """A real HTTP server that receives webhooks: notes each request and answers as it is told to."""
 
-from __future__ import annotations
-
 import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from tests.engine.helpers.waiting import DEADLINE_S
 
@@ -66,11 +63,11 @@ class Receiver:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
-    def __enter__(self) -> Receiver:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *of: object) -> None:
         self.hold.set()
         self._server.shutdown()
         self._server.server_close()

@@ -1,7 +1,5 @@
 """What the page makes of findings, each as a whole: rows, drawings, words and bounds. No server."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
