@@ -1,9 +1,12 @@
 """The application: what holds for all of its answers."""
 
 import asyncio
+import http.client
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -18,7 +21,7 @@ from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
 from tests.engine.helpers.waiting import soon
 from tests.engine.http.channels.desk import ADMIN
-from tests.engine.http.serving import asking, bearer
+from tests.engine.http.serving import asking, bearer, served
 
 
 def test_a_path_that_there_is_not_is_a_problem_with_the_headers_of_all_answers(ironclaim_url: str) -> None:
@@ -93,3 +96,33 @@ def test_a_fault_shows_nothing_of_itself(ironclaim_url: str, monkeypatch: pytest
         answer = client.get("/fail")
     assert answer.status_code == 500 and answer.headers["content-type"] == "application/problem+json"
     assert "secret" not in answer.text
+
+
+_OF = {"queue": "q", "id": "j1", "channel": "c", "subscriber": "s", "message": "m"}
+_POLL = "/channel/{channel}/subscription/polling/{subscriber}"
+_WAITS = {"/api/queues/{queue}/jobs/{id}/result": "?wait_ms=60000", _POLL: "?timeout=60s"}
+
+
+@pytest.mark.slow
+def test_a_connection_serves_on_after_head_and_options_of_each_route(ironclaim_url: str) -> None:
+    """They end at once: the next request on the same connection is answered."""
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, channels=ChannelSettings())
+    routes = [route for route in application.application(settings).routes if isinstance(route, Route)]
+    with Queue("q", url=ironclaim_url) as queue:
+        queue.enqueue("a", 1, id="j1")
+    with served(settings) as base:
+        connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=30)
+        paths = {route.path: re.sub(r"\{(\w+)[^}]*\}", lambda found: _OF.get(found[1], "x"), route.path) for route in routes}
+        connection.request("PUT", paths[_POLL])
+        connection.getresponse().read()
+        for path, filled in {**paths, "/static": "/static/page.css"}.items():
+            for method in ("HEAD", "OPTIONS"):
+                connection.request(method, filled + _WAITS.get(path, ""))
+                answer = connection.getresponse()
+                body = answer.read()
+                assert answer.status < 500, (method, path, answer.status)
+                assert method == "OPTIONS" or not body
+                assert answer.status != 405 or answer.headers["Allow"], (method, path)
+                connection.request("GET", "/openapi.json")
+                assert connection.getresponse().read(), (method, path)
+        connection.close()

@@ -1,4 +1,4 @@
-"""Publish, subscribe, fetch, acknowledge and unsubscribe over real sockets: paths, bodies and status codes are those of DSPS."""
+"""Publish, subscribe, fetch, acknowledge, unsubscribe and probes over real sockets: paths, bodies and status codes are DSPS's."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -194,3 +194,20 @@ def test_a_server_that_is_away_is_no_fault_of_the_caller(ironclaim_url: str) -> 
     with desk("redis://127.0.0.1:1/0", poll_max_ms=100) as client:
         answer = client.publish("chx", "m1", "1")
         assert answer.status_code == 500 and answer.content == b"" and answer.headers["retry-after"] == "1"
+
+
+@pytest.mark.feature("DS31", model="dsps")
+def test_with_its_server_the_process_lives_and_is_ready(ironclaim_url: str) -> None:
+    with desk(ironclaim_url, allow_changes=False, tokens=(Token(secret="reader-0123456789"),)) as client:
+        live, ready = client.get("/probe/liveness"), client.get("/probe/readiness")
+        assert (live.status_code, live.json()) == (200, {"storage": {}})
+        assert (ready.status_code, ready.json()) == (200, {"storage": {"redis": "ping OK"}})
+
+
+@pytest.mark.slow
+@pytest.mark.feature("DS31", model="dsps")
+def test_without_its_server_the_process_lives_and_is_not_ready() -> None:
+    with desk("redis://127.0.0.1:1/0") as client:
+        live, ready = client.get("/probe/liveness"), client.get("/probe/readiness")
+        assert live.status_code == 200
+        assert (ready.status_code, ready.json()) == (500, {"storage": {"redis": "ServerUnavailable"}})
