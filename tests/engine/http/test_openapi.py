@@ -11,8 +11,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from engine import Handlers, Queue, options, testing
 from engine.http.application import application, document
+from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings, Token
 from tests.engine.http import fuzzing, serving
+from tests.engine.http.channels.desk import ADMIN, desk
 
 
 def fill(queue: Queue) -> None:
@@ -35,12 +37,11 @@ def base(ironclaim_url: str, queue: Queue) -> Iterator[str]:
 @pytest.mark.parametrize("changes", [True, False], ids=["an admin", "anybody, to look"])
 def test_a_campaign_finds_nothing(ironclaim_url: str, queue: Queue, tmp_path: Path, changes: bool) -> None:
     fill(queue)
-    admin = Token(secret="admin-token-0123456789", role="admin")
-    more: Any = {"allow_changes": changes, "tokens": (admin,) if changes else ()}
+    more: Any = {"allow_changes": changes, "tokens": (Token(secret=ADMIN, role="admin"),) if changes else ()}
     # A schema does not say which options of a job need, or exclude, each other.
     unfit = [("POST", "^/api/queues/[^/]+/jobs(/batch)?$", "positive_data_acceptance")]
     with serving.served(HttpSettings(url=ironclaim_url, show_payloads=True, poll_max_ms=50, **more)) as made:
-        fuzzing.campaign(made, tmp_path, "^/api/", unfit, admin.secret if changes else "")
+        fuzzing.campaign(made, tmp_path, "^/api/", unfit, ADMIN if changes else "")
 
 
 @pytest.mark.slow
@@ -83,3 +84,45 @@ def test_the_document_has_every_member_of_a_job_and_of_its_result(base: str, que
         declared = paths[path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["properties"]
         found = [httpx.get(base + path.format(queue="q", id=id), timeout=120).json() for id in ids]
         assert set(declared) >= set().union(*found), path
+
+
+# -- channels
+
+OPERATIONS, PATHS = 10, "^/(channel|admin|probe)/"
+
+
+def test_what_is_not_let_in_is_refused_as_the_document_says(ironclaim_url: str) -> None:
+    with desk(ironclaim_url) as client:
+        refused, told = client.publish("chx", "%C2%84", "1"), client.publish("chx", "NO", "1")
+        paths = client.get("/openapi.json").json()["paths"]
+    declared = paths["/channel/{channel}/message/{message}"]["put"]["responses"]["400"]["content"]
+    assert {refused.status_code, told.status_code} == {400}
+    assert set(declared) == {refused.headers["content-type"], told.headers["content-type"]}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(fuzzing.CAMPAIGN_S)
+@pytest.mark.parametrize("changes", [True, False], ids=["an admin", "anybody, to look"])
+@pytest.mark.usefixtures("levels")
+def test_a_campaign_finds_nothing_in_channels(ironclaim_url: str, tmp_path: Path, changes: bool) -> None:
+    # A schema does not say what a fetch has given.
+    unfit, channels = [("DELETE", "/message$", "positive_data_acceptance")], ChannelSettings(admin_tokens=(ADMIN,))
+    with desk(ironclaim_url, channels, poll_max_ms=50, allow_changes=changes) as client:
+        fuzzing.campaign(str(client.base_url).rstrip("/"), tmp_path, PATHS, unfit, ADMIN if changes else "")
+
+
+@pytest.mark.slow
+@pytest.mark.feature("DS33", model="dsps")
+@pytest.mark.usefixtures("levels")
+def test_a_fuzzer_finds_nothing_in_channels(ironclaim_url: str) -> None:
+    """It asks for everything of the channel API."""
+    tried: set[tuple[str, str]] = set()
+    with desk(ironclaim_url, ChannelSettings(admin_tokens=(ADMIN,)), poll_max_ms=50) as client:
+        schema = schemathesis.openapi.from_url(f"{client.base_url}/openapi.json")
+        for found in schema.include(path_regex=PATHS).get_all_operations():
+            operation: Any = found.ok()  # pyright: ignore[reportAttributeAccessIssue]
+            # A schema does not say what a fetch has given, nor how deep a content may be.
+            unfit = operation.method == "delete" and operation.path.endswith("/message")
+            fuzzing.ask(operation, 50, [positive_data_acceptance] if unfit else [], serving.bearer(ADMIN))
+            tried.add((operation.method, operation.path))
+    assert len(tried) == OPERATIONS
