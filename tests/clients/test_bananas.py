@@ -68,8 +68,7 @@ def test_results_and_failures_come_back(client: bananas.Client, ironclaim_url: s
 def test_a_job_whose_replies_are_lost_is_there_once(client: bananas.Client, harmed: HttpRelay, raw: Any) -> None:
     harmed.next(*HARM, of=JOBS)
     id = client.submit_job("send_email", {}, bananas.JobPriority.NORMAL)
-    assert len(harmed.requests(JOBS)) == 6
-    assert raw.lrange("bananas:route:default:queue:normal", 0, -1) == [id.encode()]
+    assert len(harmed.requests(JOBS)) == 6 and raw.lrange("bananas:route:default:queue:normal", 0, -1) == [id.encode()]
 
 
 def test_errors_are_those_of_the_sdk(client: bananas.Client, harmed: HttpRelay) -> None:

@@ -55,6 +55,5 @@ def test_a_recorded_queue_measures_its_clock_by_its_own_calls(file: HistoryFile)
         queue.close()
         recorder.close()
     found = measures(file)
-    assert 2 <= len(found) <= 3
-    assert all(before[0] <= sent_ns < done_ns <= after[0] for sent_ns, done_ns, _ in found)
+    assert 2 <= len(found) <= 3 and all(before[0] <= sent_ns < done_ns <= after[0] for sent_ns, done_ns, _ in found)
     assert all(before[1] <= (srv_us + 1) * 1_000 and srv_us * 1_000 <= after[1] for *_, srv_us in found)

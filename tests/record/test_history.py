@@ -59,8 +59,7 @@ def test_a_file_opens_counts_and_closes(tmp_path: Path) -> None:
     assert (first["role"], first["version"], first["pid"], first["boot_id"]) == ("worker", "1.2", os.getpid(), history.boot_id())
     mask = os.umask(0)
     os.umask(mask)
-    assert path.stat().st_mode & 0o777 == 0o644 & ~mask
-    assert fault["t_ns"] == 7 and last["rows"] == 5 and last["recorder_ns"] > 0
+    assert path.stat().st_mode & 0o777 == 0o644 & ~mask and fault["t_ns"] == 7 and last["rows"] == 5 and last["recorder_ns"] > 0
 
 
 def test_each_call_is_on_disk_when_it_returns(tmp_path: Path) -> None:
@@ -84,8 +83,7 @@ def test_many_threads_write_whole_rows_without_gaps(tmp_path: Path) -> None:
         list(threads.map(lambda _: write(), range(8)))
     file.close()
     loaded = history.load_file(path)
-    assert not loaded.torn and not loaded.corrupt_lines
-    assert [row["seq"] for row in loaded.rows] == list(range(1602))
+    assert not loaded.torn and not loaded.corrupt_lines and [row["seq"] for row in loaded.rows] == list(range(1602))
 
 
 def test_the_closing_row_is_the_last_and_counts_right_whoever_still_writes(tmp_path: Path, capfd: Any) -> None:

@@ -94,8 +94,7 @@ def test_most_and_more(desk: ChannelDesk) -> None:
     publish(desk, names(5))
     for most, more in ((0, True), (1, True), (4, True), (5, False), (1_000, False)):
         reply = desk.fetch(most=most)
-        assert ids(reply) == names(min(most, 5)) and reply.more is more and not reply.searching
-        assert reply.upto == min(most, 5)
+        assert ids(reply) == names(min(most, 5)) and reply.more is more and not reply.searching and reply.upto == min(most, 5)
     expire(desk, range(5, 6))
     assert desk.fetch(most=4).upto == 5, "nothing lives after the fourth"
 
@@ -126,8 +125,7 @@ def test_a_batch_across_the_wrap_is_acknowledged_as_one(desk: ChannelDesk, most:
     while clocks[len(got) :]:
         reply = desk.fetch(most=most)
         got += [at for at, _ in reply.items]
-        assert reply.upto == got[-1] and reply.more is (got != clocks)
-        assert desk.acknowledge(got[-1]).result == "OK"
+        assert reply.upto == got[-1] and reply.more is (got != clocks) and desk.acknowledge(got[-1]).result == "OK"
     assert got == clocks and not desk.fetch().items
     # One subscriber more, who starts there, and everything goes on.
     assert desk.subscribe("late").cursor == CLOCK_MIN + 2

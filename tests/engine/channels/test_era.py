@@ -87,8 +87,7 @@ def test_a_restored_backup_is_told_by_who_has_seen_more(used: ChannelDesk) -> No
     assert used.publish("m6").clock == 6
     reply = used.fetch(seen=7)
     assert (reply.clock, reply.era, reply.turned, reply.cursor) == (7, 1, True, 2)
-    assert ids(reply) == ["m3", "m4", "m5", "m6"] and reply.upto == 7
-    assert used.acknowledge(7, era=0).result == "stale"
+    assert ids(reply) == ["m3", "m4", "m5", "m6"] and reply.upto == 7 and used.acknowledge(7, era=0).result == "stale"
     assert used.publish("m7", seen=7).clock == 8 and used.acknowledge(8, era=1, seen=8).result == "OK"
 
 
@@ -233,8 +232,7 @@ def test_a_channel_that_has_expired_begins_anew(desk: ChannelDesk) -> None:
     desk.age(400)
     assert not [key for key in desk.dump() if ".op." not in key]
     reply = desk.publish("m1")
-    assert (reply.clock, reply.era, reply.turned) == (1, 0, False)
-    assert desk.fetch().result == "subscription-not-found"
+    assert (reply.clock, reply.era, reply.turned) == (1, 0, False) and desk.fetch().result == "subscription-not-found"
 
 
 def test_messages_that_outlived_what_is_known_of_the_channel_are_found(used: ChannelDesk) -> None:

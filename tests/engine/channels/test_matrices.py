@@ -68,8 +68,7 @@ def test_a_missing_channel_is_told_before_a_missing_subscriber(desk: ChannelDesk
     desk.redis.delete(desk.keys.cursor("s"))
     desk.place(clock=7)
     before, lives = desk.dump(), desk.lives()
-    assert desk.raw(operation)[1:] == [b"subscription-not-found"]
-    assert (desk.dump(), desk.lives()) == (before, lives)
+    assert desk.raw(operation)[1:] == [b"subscription-not-found"] and (desk.dump(), desk.lives()) == (before, lives)
 
 
 @pytest.mark.feature("DS04", "DS05", "DS06", "DS07", "DS08", "DS09", model="dsps")

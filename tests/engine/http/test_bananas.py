@@ -66,8 +66,7 @@ def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, i
     assert client.get(f"/jobs/{ids[0]}").json() | {"created_at": "", "updated_at": ""} == wanted
     assert [job["id"] for job in client.get("/jobs", params={"status": "pending"}).json()["jobs"]] == ids[::-1]
     with Queue("q", models.Bananas(), url=ironclaim_url) as queue, at_work.at_work(Worker(queue, handlers)):
-        assert queue.results.wait(ids[0], wait_ms=60_000).value == 42
-        assert not queue.results.wait(ids[1], wait_ms=60_000).ok
+        assert queue.results.wait(ids[0], wait_ms=60_000).value == 42 and not queue.results.wait(ids[1], wait_ms=60_000).ok
         shown, failed = (client.get(f"/jobs/{id}").json() for id in ids)
         # As long as the record is kept, an ended job says what it said before.
         for job, name in ((shown, "double"), (failed, "fail")):
@@ -97,8 +96,7 @@ BAD_JOBS = [
 @pytest.mark.parametrize(("body", "field"), BAD_JOBS)
 def test_what_it_cannot_take_is_a_problem_that_names_the_field(client: httpx.Client, body: dict[str, Any], field: str) -> None:
     answer = client.post("/jobs", json=body)
-    assert (answer.status_code, answer.json()["field"]) == (422, field)
-    assert client.get("/jobs").json()["jobs"] == []
+    assert (answer.status_code, answer.json()["field"]) == (422, field) and client.get("/jobs").json()["jobs"] == []
 
 
 def test_a_time_between_two_milliseconds_is_rounded_up(client: httpx.Client, ironclaim_url: str) -> None:

@@ -133,8 +133,7 @@ def test_a_schedule_that_leads_away_is_not_run_by_a_token(client: httpx.Client, 
             told = [(line["status"], line["refused"].endswith("leads to the queue bills")) for line in audit()]
             assert told == [(403, True)] * 2
         assert not any(schedule.enabled for schedule in mails.schedules.list() if schedule.name != "here")
-        assert client.post("/api/queues/mails/schedules/here/run-now").status_code == 201
-        assert mails.counts().waiting == 1
+        assert client.post("/api/queues/mails/schedules/here/run-now").status_code == 201 and mails.counts().waiting == 1
         assert client.post("/api/queues/mails/schedules/away/run-now", headers=bearer(BOTH)).status_code == 201
     assert not keys_of(raw, "bills")
 

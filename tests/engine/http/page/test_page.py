@@ -94,8 +94,7 @@ def test_one_job_is_a_timeline_with_the_jobs_around_it(client: httpx.Client, bus
     (link,) = re.findall(r'hx-get="([^"]+/events[^"]*)"', dead)
     assert link == f"/queues/q/jobs/{busy.dead}/events?since={fence.enqueued_ms}"
     recorded = client.get(link).text
-    assert re.findall(r"<strong>(\w+)</strong>", recorded) == ["Created", "Claimed", "Failed", "Dead"]
-    assert ">w1<" in recorded
+    assert re.findall(r"<strong>(\w+)</strong>", recorded) == ["Created", "Claimed", "Failed", "Dead"] and ">w1<" in recorded
 
 
 def test_attempts_are_one_truth_on_the_page_in_the_api_and_in_the_command(queue: Queue, ironclaim_url: str) -> None:
@@ -149,8 +148,7 @@ def test_payloads_are_hidden_unless_they_may_be_seen(busy: Busy, ironclaim_url: 
     with asking(ironclaim_url) as other:
         views = ("/runs", "?state=active", "?state=active&text=someone")
         hidden, listed, found = (other.get(f"/queues/q/jobs{view}").text for view in views)
-    assert "someone" not in hidden and "--show-payloads" in hidden
-    assert 'title="runs"' in listed and "someone" not in listed
+    assert "someone" not in hidden and "--show-payloads" in hidden and 'title="runs"' in listed and "someone" not in listed
     assert 'title="runs"' not in found, "a filter must not tell what is hidden"
 
 
@@ -160,8 +158,7 @@ def test_a_page_that_may_change_nothing_has_no_forms_and_refuses_them(busy: Busy
             text = client.get(f"/queues/q{view}").text
             assert 'method="post"' not in text and "/sign-out" not in text, view
         refused = post(client, f"/queues/q/jobs/{busy.dead}/requeue")
-    assert refused.status_code == 403 and "--allow-changes" in refused.text
-    assert busy.queue.jobs.state(busy.dead) == "dead"
+    assert refused.status_code == 403 and "--allow-changes" in refused.text and busy.queue.jobs.state(busy.dead) == "dead"
 
 
 @pytest.mark.parametrize("attack", [{"origin": "http://evil.example"}, {"origin": "null"}, {"token": "x" * 43}, {"token": ""}])
@@ -201,8 +198,7 @@ def test_who_is_not_known_signs_in_and_sees_and_does_what_the_token_allows(busy:
             assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=0"} <= set(left.headers["set-cookie"].split("; "))
             assert operator.get("/queues/q").headers["location"] == "/sign-in"
         with closing(signed_in(TOKENS[2].secret)) as stranger:
-            assert stranger.get("/queues/q").status_code == 403
-            assert "/queues/q" not in stranger.get("/queues").text
+            assert stranger.get("/queues/q").status_code == 403 and "/queues/q" not in stranger.get("/queues").text
     assert {pause.name for pause in busy.queue.obstacles().pauses} == {None, "late"}
     assert [limit.name for limit in busy.queue.limits() if limit.name] == ["wait"]
 
