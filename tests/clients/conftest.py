@@ -171,8 +171,7 @@ class InNode:
         self._folder = installed
 
     def __call__(self, name: str, harmed: HttpRelay, **settings: Any) -> Any:
-        given = json.dumps({"url": harmed.url, **settings})
-        return json.loads(run([node.program("node"), "run.js", name, given], self._folder))
+        return json.loads(run([node.program("node"), "run.js", name, json.dumps({"url": harmed.url, **settings})], self._folder))
 
 
 class InChromium:

@@ -123,8 +123,7 @@ def test_a_subscription_ends_when_its_subscriber_is_gone(connect: Connect, harme
 
 
 def test_a_token_that_is_refused_ends_it_with_the_servers_reason(connect: Connect, ironclaim_url: str) -> None:
-    keys = JwtSettings(iss=["issuer"], keys={"HS256": [base64_of(SECRET)]})
-    channels = ChannelSettings(channels=[ChannelPolicy(jwt=keys)])
+    channels = ChannelSettings(channels=[ChannelPolicy(jwt=JwtSettings(iss=["issuer"], keys={"HS256": [base64_of(SECRET)]}))])
     with served(HttpSettings(url=ironclaim_url, allow_changes=True, channels=channels)) as base:
         assert connect(base, token=token("HS256", SECRET)).channel("news").publish(1, id="m1") == "m1"
         for call in (lambda face: face.channel("news").publish(1), lambda face: face.take("news", 1)):

@@ -63,8 +63,7 @@ def test_jobs_whose_replies_are_lost_are_there_once_each(connect: Connect, harme
 def test_a_key_of_ones_own_makes_the_same_call_twice_one_job(connect: Connect, application_url: str, queue: Queue) -> None:
     emails = connect(application_url).queue("emails")
     for created in (True, False):
-        one = emails.enqueue("welcome", idempotency_key="order-7")
-        assert one == ironclaim_client.Enqueued("order-7", created)
+        assert emails.enqueue("welcome", idempotency_key="order-7") == ironclaim_client.Enqueued("order-7", created)
         emails.enqueue_many([ironclaim_client.NewJob(name="welcome")] * 2, idempotency_key="batch-7")
     assert queue.counts().waiting == 3
 

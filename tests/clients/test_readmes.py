@@ -14,8 +14,7 @@ from tests.clients.conftest import ROOT, TOKEN, add, run, working
 def test_the_example_runs_as_it_stands(
     language: str, application_url: str, ironclaim_url: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    page = (ROOT / "clients" / language / "README.md").read_text()
-    (example,) = re.findall(r"```(?:python|js)\n(.*?)```", page, re.DOTALL)
+    (example,) = re.findall(r"```(?:python|js)\n(.*?)```", (ROOT / "clients" / language / "README.md").read_text(), re.DOTALL)
     assert TOKEN in example
     example = example.replace("http://127.0.0.1:8080", application_url)
     with working(ironclaim_url, add=add, divide=lambda job: job.payload[0] / job.payload[1]):

@@ -272,5 +272,4 @@ def test_two_writers_do_not_share_a_file_unnoticed(tmp_path: Path) -> None:
 
 
 def test_the_adapter_of_the_original_bull_writes_rows_of_this_schema() -> None:
-    text = (ROOT / "chaos/interop/node/history.js").read_text()
-    assert f"const SCHEMA_VERSION = {history.SCHEMA_VERSION};" in text
+    assert f"const SCHEMA_VERSION = {history.SCHEMA_VERSION};" in (ROOT / "chaos/interop/node/history.js").read_text()

@@ -180,8 +180,7 @@ def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, 
 def worked(queue: Queue, folder: Path, work: Callable[[Job, Sink], Any]) -> None:
     """Let a worker run all jobs, whose handler gets the sink as well."""
     sink = Sink(folder / "p.sink.jsonl", proc="p")
-    handlers = some_handlers(lambda job: work(job, sink))
-    Worker(queue, handlers, name="p", concurrency=1, sweep_ms=50).run(burst=True)
+    Worker(queue, some_handlers(lambda job: work(job, sink)), name="p", concurrency=1, sweep_ms=50).run(burst=True)
     sink.close()
 
 

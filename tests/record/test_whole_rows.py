@@ -113,8 +113,7 @@ def told(recorder: Recorder, calls: Iterator[tuple[Operation, Any]]) -> None:
 @pytest.fixture
 def file(tmp_path: Path) -> history.HistoryFile:
     """A file whose clock goes on by 1,000 each time that it is asked."""
-    clock_ns = itertools.count(1_000, 1_000).__next__
-    return history.HistoryFile(tmp_path / "p.jsonl", proc="p", role="worker", clock_ns=clock_ns)
+    return history.HistoryFile(tmp_path / "p.jsonl", proc="p", role="worker", clock_ns=itertools.count(1_000, 1_000).__next__)
 
 
 def rows_are(name: str, file: history.HistoryFile) -> None:

@@ -375,8 +375,7 @@ def test_a_search_ends_from_every_position_of_the_circle(desk: ChannelDesk, know
         desk.redis.mset({f"crowd{number}": "" for number in range(start, start + 500)})
     desk.place(clock=at, s=at)
     desk.redis.hset(desk.keys.meta, "last", at)
-    theirs = desk.foreign("theirs")
-    assert clock_ahead(at, 1) == theirs
+    assert clock_ahead(at, 1) == desk.foreign("theirs")
     desk.publish("ours1", "ours2")
     for subscriber in ("s", "late"):
         desk.place(**{subscriber: at})

@@ -29,8 +29,7 @@ def pairs() -> Iterator[tuple[int, int]]:
 
 @pytest.mark.feature("DS18", model="dsps")
 def test_the_two_say_the_same(desk: ChannelDesk) -> None:
-    functions = ["clock_of", "clock_after", "clock_ahead", "clock_steps"]
-    text = linked_functions(functions, layers_of(scripts_folder(), "dsps"))
+    text = linked_functions(["clock_of", "clock_after", "clock_ahead", "clock_steps"], layers_of(scripts_folder(), "dsps"))
     text += "\n" + Path(__file__).with_name("clock.lua").read_text()
     given = list(pairs())
     for start in range(0, len(given), 1_000):

@@ -83,8 +83,7 @@ def test_raw_json_that_is_none_is_refused() -> None:
         *(b"1 2", b'"\xff"', b'"\x00"', b'"a\nb"', b"\xef\xbb\xbf{}", '{"a":1}'.encode("utf-16"), '"\ud800"', "\u0661"),
         *("\u00a01", b"nul", b"{a:1}", None, 5, {"a": 1}, bytearray(b"{}")),
     ):
-        told = refused(Malformed, None, RawJson, raw)
-        assert told.field == "content"
+        assert refused(Malformed, None, RawJson, raw).field == "content"
 
 
 def test_the_largest_content_is_taken_and_one_byte_more_is_not() -> None:

@@ -72,8 +72,7 @@ class Desk:
         return [self.run(self.steps.publish(NewMessage(id, b"1"), None)) for id in ids]
 
     def publish_to(self, storage: str, *ids: str, ttl_s: int = TTL_S) -> None:
-        messages = tuple(NewMessage(id, b"1") for id in ids)
-        self.storages[storage].apply("ch", Publish(messages, ttl_s, not_after_ms=LATER_MS))
+        self.storages[storage].apply("ch", Publish(tuple(NewMessage(id, b"1") for id in ids), ttl_s, not_after_ms=LATER_MS))
 
     def subscribe(self) -> Any:
         return self.run(self.steps.subscribe("s"))

@@ -105,8 +105,7 @@ class Walk:
 
     def ids_in(self, place: str) -> set[str]:
         """The ids that a storage knows."""
-        state = self.desk.storages[place]._state
-        return {str(key.name) for key in state._values._values if key.kind == "mid"}
+        return {str(key.name) for key in self.desk.storages[place]._state._values._values if key.kind == "mid"}
 
     def in_doubt(self, place: str) -> bool:
         return ("s", place) in self.desk.steps._suspects._suspects

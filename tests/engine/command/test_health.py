@@ -149,8 +149,7 @@ def test_each_queue_of_a_group_has_its_checks(ironclaim_url: str, tmp_path: Path
     jobs = "for queue in (mails, bills):\n    queue.job('send')(lambda: None)\ngroup = WorkerGroup([mails, bills])\n"
     (tmp_path / "grouped_for_health.py").write_text(f"from engine import Queue, WorkerGroup\n{queues}{jobs}")
     for objects in (("grouped_for_health:group",), ("grouped_for_health:mails", "grouped_for_health:bills")):
-        found = said("health", *objects, "--ready", *PATIENT)
-        assert [check["queue"] for check in found["checks"]] == ["mails", "bills"]
+        assert [check["queue"] for check in said("health", *objects, "--ready", *PATIENT)["checks"]] == ["mails", "bills"]
 
 
 def test_a_module_that_hangs_ends_in_bounded_time_with_one_line(tmp_path: Path) -> None:

@@ -103,8 +103,7 @@ def test_a_requeue_names_the_children_that_it_leaves_dead(queue: Queue, at: tupl
     kill_some(queue, "charge-8", "charge-9", **needs)
     told = ironclaim("dead", "requeue", "charge-8", "--with-children", *at).stdout
     assert told.endswith("children  1\nleft      2: ship-9, for charge-9 is dead; bill-9, for ship-9 is dead\n")
-    states = [queue.jobs.state(job) for job in ("charge-8", "ship-8", "ship-9", "bill-9")]
-    assert states == ["waiting", "blocked", "dead", "dead"]
+    assert [queue.jobs.state(job) for job in ("charge-8", "ship-8", "ship-9", "bill-9")] == ["waiting", "blocked", "dead", "dead"]
     assert said("dead", "requeue", "charge-9", *at)["result"] == "done"
     told = ironclaim("dead", "requeue", "charge-9", "--with-children", *at)
     assert (told.returncode, told.stdout) == (0, "children  2\nqueue     mails\nleft      0\n")

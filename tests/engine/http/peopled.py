@@ -40,8 +40,7 @@ def peopled(queue: Queue) -> dict[str, str]:
     queue.enqueue("main", {"a": 1}, id=ids["active"])
     (leased,) = claim(queue, incarnation=WORKER, lease_ms=3_600_000).jobs
     with contextlib.suppress(errors.UnsupportedFeature):
-        body = b'"percent":50.0,"message":"half","data":{"a":1}}'
-        queue.driver.run(queue.model.call(NoteProgress(leased.lease, 1, body)))
+        queue.driver.run(queue.model.call(NoteProgress(leased.lease, 1, b'"percent":50.0,"message":"half","data":{"a":1}}')))
     queue.enqueue("main", {"a": 1}, id=ids["waiting"])
     queue.enqueue("main", {"a": 1}, id=ids["delayed"], delay_ms=3_600_000)
     with contextlib.suppress(errors.UnsupportedFeature):

@@ -145,8 +145,7 @@ def asked(body: bytes = b"", query: str = "", **headers: str) -> Request:
         return {"type": "http.request", "body": body, "more_body": False}
 
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": given, "query_string": query.encode()}
-    return Request(scope, receive)
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": given, "query_string": query.encode()}, receive)
 
 
 def problem(call: Any, *given: Any) -> tuple[int, dict[str, Any]]:
@@ -259,8 +258,7 @@ def retries() -> golden.Told:
     half = WebhookRetry(interval_ms=3_000, interval_multiplier=1.5, interval_jitter_ms=1_500)
     yield "by half", [half.wait_ms(failed, random) for failed, random in ((1, 0.5), (2, 0.5), (3, 0.5), (1, 0.0), (1, 1.0))]
     yield "no less than none", WebhookRetry(interval_ms=100, interval_jitter_ms=1_000).wait_ms(1, 0.0)
-    slow = WebhookRetry(interval_ms=1, interval_jitter_ms=0)
-    yield "slow", [slow.wait_ms(failed, 0.5) for failed in (63, 64, 65, 66)]
+    yield "slow", [WebhookRetry(interval_ms=1, interval_jitter_ms=0).wait_ms(failed, 0.5) for failed in (63, 64, 65, 66)]
     yield "given up", (sorted(delivery._GIVE_UP), sorted(delivery._KEEPING))
 
 

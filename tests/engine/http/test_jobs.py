@@ -162,8 +162,7 @@ def test_a_dead_job_shows_its_error_and_may_be_requeued_or_discarded(client: htt
     assert (group["name"], group["count"], group["job"], told["looked"], told["more"]) == ("fail", 1, "j1", 1, False)
     assert group["kind"] == "ValueError: no …" and group["example"].startswith("ValueError: no ")
     of_kind = {"name": "fail", "error_like": group["kind"]}
-    alike = client.get(JOBS, params={"state": "dead", **of_kind}).json()["jobs"]
-    assert [job["id"] for job in alike] == ["j1"]
+    assert [job["id"] for job in client.get(JOBS, params={"state": "dead", **of_kind}).json()["jobs"]] == ["j1"]
     assert client.post("/api/queues/q/dead/discard", json={"error_like": "ValueError: yes 7"}).json() == {"discarded": 0}
     assert client.post("/api/queues/q/dead/discard", json=of_kind).json() == {"discarded": 1}
     assert queue.jobs.state("j1") == "discarded"

@@ -39,8 +39,7 @@ def test_jobs_of_every_id_are_found_changed_and_shown(model: str, ironclaim_url:
         # A browser's, after it has seen the page.
         client.cookies.clear()
         assert client.post(f"{of_queue}/jobs/{quote(IDS[0], safe='')}/cancel", json={}).status_code == 200
-        limit = client.put(f"{of_queue}/limits/{quote(NAME, safe='')}", json={"concurrency": 2})
-        assert limit.json()["name"] == NAME
+        assert client.put(f"{of_queue}/limits/{quote(NAME, safe='')}", json={"concurrency": 2}).json()["name"] == NAME
         with Queue(QUEUE, models.named(model), url=ironclaim_url) as queue:
             Worker(queue, some_handlers(lambda job: job.id, NAME)).run(burst=True)
             counts = queue.counts()
@@ -49,8 +48,7 @@ def test_jobs_of_every_id_are_found_changed_and_shown(model: str, ironclaim_url:
         if not model.startswith("mosquito"):
             found = client.get(f"{of_queue}/jobs/{quote(IDS[1], safe='')}").json()
             assert (found["id"], found["state"]) == (IDS[1], "finished")
-        labels = r'queue="video trans\"coding\" é?#%",name="re \"encode\" é"'
-        assert labels in client.get(f"{of_queue}/metrics").text
+        assert r'queue="video trans\"coding\" é?#%",name="re \"encode\" é"' in client.get(f"{of_queue}/metrics").text
         # What this application serves is no queue of Lanes, so its document does not say that rule.
         paths = client.get("/openapi.json").json()["paths"]
         assert paths["/api/queues/{queue}"]["get"]["parameters"][0]["schema"]["pattern"] == r"^[^/\\]+$"

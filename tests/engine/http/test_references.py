@@ -42,8 +42,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
 
 def mailing(url: str, model: str = "lanes", *more: Token) -> AbstractContextManager[httpx.Client]:
     """A client that may do everything in the queue mails."""
-    tokens = (*TOKENS, *more)
-    return asking(url, model=model, allow_changes=True, show_payloads=True, tokens=tokens, headers=bearer(MAILS))
+    return asking(url, model=model, allow_changes=True, show_payloads=True, tokens=(*TOKENS, *more), headers=bearer(MAILS))
 
 
 @pytest.fixture

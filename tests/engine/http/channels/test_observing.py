@@ -141,8 +141,7 @@ def sentry() -> Iterator[Receiver]:
     """A server that Sentry's SDK sends to, which is set up as services do, without what patches the libraries of other tests."""
     with Receiver() as made:
         none: dict[str, Any] = {"default_integrations": False, "auto_enabling_integrations": False}
-        own = [LoggingIntegration(), DedupeIntegration()]
-        sentry_sdk.init(f"http://key@127.0.0.1:{made.port}/1", integrations=own, **none)
+        sentry_sdk.init(f"http://key@127.0.0.1:{made.port}/1", integrations=[LoggingIntegration(), DedupeIntegration()], **none)
         yield made
         sentry_sdk.get_client().close()
         sentry_sdk.get_global_scope().set_client(None)

@@ -96,8 +96,7 @@ def test_without_a_token_no_call_is_answered_and_other_channels_are_open(client:
     assert [call.status_code for call in calls] == [403] * 6
     assert calls[0].json()["reason"] == "JWT verification failure: no JWT presented" and raw.dbsize() == 0
     assert client.publish("open-door", "m1", "1").status_code == 200
-    basic = client.put("/channel/room-7/message/m1", content="1", headers={"Authorization": f"Basic {token()}"})
-    assert basic.status_code == 403
+    assert client.put("/channel/room-7/message/m1", content="1", headers={"Authorization": f"Basic {token()}"}).status_code == 403
 
 
 def test_why_a_token_was_refused_is_not_disclosed_unless_asked_for(ironclaim_url: str) -> None:
@@ -164,8 +163,7 @@ def test_clocks_may_differ_by_what_is_allowed_and_audiences_be_several(ironclaim
 def test_what_is_no_token_is_refused(client: Desk) -> None:
     for broken in ("x", "a.b", "a.b.c", "....", "é.b.c", "x" * 15_000):
         headers = [(b"authorization", f"Bearer {broken}".encode())]
-        answer = client.put("/channel/room-7/message/m1", content="1", headers=headers)
-        assert answer.status_code == 403, broken[:20]
+        assert client.put("/channel/room-7/message/m1", content="1", headers=headers).status_code == 403, broken[:20]
 
 
 def test_a_token_whose_claims_were_changed_is_refused(client: Desk) -> None:

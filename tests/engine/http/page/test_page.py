@@ -119,8 +119,7 @@ def test_attempts_are_one_truth_on_the_page_in_the_api_and_in_the_command(queue:
             return {*words, client.get("/api/queues/q/jobs/j1").json()["attempts"]}
 
         def runs() -> list[str]:
-            shown = client.get("/queues/q/jobs/j1").text
-            return re.findall(r"<p><strong>((?:Run|Requeued)[^<]*)</strong>", shown)
+            return re.findall(r"<p><strong>((?:Run|Requeued)[^<]*)</strong>", client.get("/queues/q/jobs/j1").text)
 
         assert told() == {"2 of 2 used"}
         before = ["Run 1 claimed", "Run 1 failed", "Run 2 claimed", "Run 2 failed"]
@@ -131,8 +130,7 @@ def test_attempts_are_one_truth_on_the_page_in_the_api_and_in_the_command(queue:
         Worker(queue, handlers).run(burst=True)
         assert told() == {"0 of 2 used, since its requeue, not to be retried"}
         assert runs() == [*before, "Requeued, with all its attempts", "Run 3 claimed", "Run 3 failed"]
-        errors = client.get("/api/queues/q/jobs/j1").json()["errors"]
-        assert [error["number"] for error in errors] == [1, 2, 3]
+        assert [error["number"] for error in client.get("/api/queues/q/jobs/j1").json()["errors"]] == [1, 2, 3]
 
 
 def test_a_job_that_there_is_not_is_a_page_that_says_so(client: httpx.Client) -> None:
@@ -438,8 +436,7 @@ def test_a_form_is_refused_by_what_was_typed(client: httpx.Client, path: str, fi
 def test_each_form_changes_what_it_says(client: httpx.Client, busy: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
     told = list[tuple[Any, ...]]()
     for method in ("pause", "resume", "set_concurrency"):
-        real = getattr(AsyncWorkers, method)
-        monkeypatch.setattr(AsyncWorkers, method, partialmethod(noting, told, real))
+        monkeypatch.setattr(AsyncWorkers, method, partialmethod(noting, told, getattr(AsyncWorkers, method)))
     for path, fields, there in FORMS:
         answer = post(client, f"/queues/q/{path}", fields)
         assert answer.headers.get("location", str(answer.status_code)).removeprefix("/queues/q") == there, (path, fields)
