@@ -19,31 +19,14 @@ TTL_S = 315
 NEVER_MS, PAST_MS = 2**45, 1
 
 
-class ChannelDesk:
-    """One channel. Redis-py's own types leave its replies unknown."""
+class Calls:
+    """Short ways to run the operations of one channel."""
 
-    def __init__(self, url: str, channel: str = "chX", lua: Path | None = None) -> None:
-        self.model = DspsModel(channel, lua)
-        self.keys = self.model.keys
-        self.redis: Any = redis.Redis.from_url(url)
-        self.driver = SyncDriver(url, self.model.scripts.values())
-        self._nonce = 0
-
-    def close(self) -> None:
-        self.driver.close()
-        self.redis.close()
-
-    # -- operations
+    _nonce = 0
 
     def run(self, operation: Operation) -> Any:
         """The parsed reply."""
-        return self.driver.run(self.model.call(operation))
-
-    def raw(self, operation: Operation) -> Any:
-        """What the server says, as it is."""
-        call: Call[Any] = self.model.call(operation)
-        assert call.script is not None
-        return self.redis.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)
+        raise NotImplementedError
 
     def publish(self, *ids: str, ttl_s: int = TTL_S, seen: int | None = None, not_after_ms: int = NEVER_MS) -> ops.PublishReply:
         return self.run(ops.Publish(tuple(message(id) for id in ids), ttl_s, seen, not_after_ms=not_after_ms))
@@ -67,6 +50,29 @@ class ChannelDesk:
     def nonce(self) -> str:
         self._nonce += 1
         return f"{self._nonce:016x}"
+
+
+class ChannelDesk(Calls):
+    """One channel. Redis-py's own types leave its replies unknown."""
+
+    def __init__(self, url: str, channel: str = "chX", lua: Path | None = None) -> None:
+        self.model = DspsModel(channel, lua)
+        self.keys = self.model.keys
+        self.redis: Any = redis.Redis.from_url(url)
+        self.driver = SyncDriver(url, self.model.scripts.values())
+
+    def close(self) -> None:
+        self.driver.close()
+        self.redis.close()
+
+    def run(self, operation: Operation) -> Any:
+        return self.driver.run(self.model.call(operation))
+
+    def raw(self, operation: Operation) -> Any:
+        """What the server says, as it is."""
+        call: Call[Any] = self.model.call(operation)
+        assert call.script is not None
+        return self.redis.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)
 
     # -- raw keys
 

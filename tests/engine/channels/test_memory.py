@@ -1,8 +1,9 @@
 """MemoryStorage: both matrices of the original, lives by its clock, room, threads, listeners."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -10,43 +11,26 @@ from engine import AsyncChannel
 from engine.channel.memory import FETCH_BYTES_MAX, LiveIndex, MemoryStorage
 from engine.channel.steps import Opening
 from engine.ops import channels as ops
+from engine.ops.base import Operation
 from engine.redis.exchange import Sent
+from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, Calls, message
+from tests.engine.channels.test_copies import SUBSCRIBE, UNSUBSCRIBE
 from tests.engine.channels.test_matrices import rows
 
-TTL_S, LATER_MS = 315, 2**52
 
-
-def published(*ids: str, content: bytes = b"1", ttl_s: int = TTL_S, seen: int | None = None, not_after_ms: int = LATER_MS):
-    return ops.Publish(tuple(ops.NewMessage(id, content) for id in ids), ttl_s, seen, not_after_ms=not_after_ms)
-
-
-class Desk:
+class Desk(Calls):
     """One storage whose time the test moves, and a channel in it."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
         self.storage = MemoryStorage(now_ns=lambda: int(self.now_s * 1e9))
-        self._nonces: Iterator[str] = (f"{n:016x}" for n in range(10**9))
 
-    def publish(self, *ids: str, seen: int | None = None, ttl_s: int = TTL_S, not_after_ms: int = LATER_MS) -> ops.PublishReply:
-        return self.storage.apply("ch", published(*ids, ttl_s=ttl_s, seen=seen, not_after_ms=not_after_ms))
-
-    def subscribe(self, subscriber: str, seen: int | None = None, nonce: str = "", not_after_ms: int = LATER_MS):
-        nonce = nonce or next(self._nonces)
-        return self.storage.apply("ch", ops.Subscribe(subscriber, nonce, TTL_S, seen, not_after_ms=not_after_ms))
-
-    def unsubscribe(self, subscriber: str, nonce: str = "", not_after_ms: int = LATER_MS):
-        return self.storage.apply("ch", ops.Unsubscribe(subscriber, nonce or next(self._nonces), not_after_ms=not_after_ms))
-
-    def fetch(self, subscriber: str, most: int = 64, seen: int | None = None, ttl_s: int = TTL_S) -> ops.FetchReply:
-        return self.storage.apply("ch", ops.Fetch(subscriber, most, ttl_s, seen))
-
-    def acknowledge(self, subscriber: str, clock: int, era: int | None = None, seen: int | None = None, ttl_s: int = TTL_S):
-        return self.storage.apply("ch", ops.Acknowledge(subscriber, clock, ttl_s, era, seen))
+    def run(self, operation: Operation) -> Any:
+        return self.storage.apply("ch", operation)
 
     def alive(self, *subscribers: str) -> list[str]:
         """What is there at this instant, asked in a way that renews nothing."""
-        return [str(self.storage.apply("ch", ops.AskOld(subscriber, ())).result) for subscriber in subscribers]
+        return [str(self.old(subscriber=subscriber).result) for subscriber in subscribers]
 
 
 @pytest.fixture
@@ -94,7 +78,7 @@ def test_the_acknowledgement_matrix(desk: Desk, row: dict[str, str]) -> None:
     desk.subscribe("s", seen=cursor)
     desk.subscribe("other", seen=channel)
     desk.now_s += 100
-    reply = desk.acknowledge("s", clock)
+    reply = desk.acknowledge(clock)
     assert (reply.result, reply.clock, reply.cursor) == (result, channel, clock if result == "OK" else cursor)
     desk.now_s += TTL_S - 1
     if result == "OK":
@@ -111,7 +95,7 @@ def test_a_receipt_is_held_against_what_its_fetch_ended_with(desk: Desk) -> None
     assert found.proof_ms == 1_050_000
 
     def acknowledge(ends_ms: int) -> tuple[str, bool]:
-        reply = desk.storage.apply("ch", ops.Acknowledge("s", 2, TTL_S, proof=ops.Proof(2, ends_ms)))
+        reply = desk.acknowledge(2, proof=ops.Proof(2, ends_ms))
         return reply.result, reply.beyond
 
     assert acknowledge(1_050_001) == acknowledge(-2) == ("stale", True), "another message is there"
@@ -133,10 +117,10 @@ def test_a_fetch_ends_before_it_gets_large_but_never_before_its_first_message(de
     desk.subscribe("s")
     large = b'"' + b"x" * (FETCH_BYTES_MAX // 2) + b'"'
     for id, content in (("a", large * 3), ("b", large), ("c", large)):
-        desk.storage.apply("ch", published(id, content=content))
+        desk.run(ops.Publish((ops.NewMessage(id, content),), TTL_S, not_after_ms=NEVER_MS))
     for clock, more in ((1, True), (2, True), (3, False)):
         assert clocks_of(desk.fetch("s")) == [clock] and desk.fetch("s").more is more
-        desk.acknowledge("s", clock)
+        desk.acknowledge(clock)
 
 
 def test_who_renews_what(desk: Desk) -> None:
@@ -144,7 +128,7 @@ def test_who_renews_what(desk: Desk) -> None:
     steps: dict[str, Callable[[], object]] = {
         **{"subscribe again": lambda: desk.subscribe("s"), "publish": lambda: desk.publish("new")},
         **{"duplicate": lambda: desk.publish("old"), "fetch": lambda: desk.fetch("s")},
-        **{"stale": lambda: desk.acknowledge("s", 99), "ask": lambda: desk.storage.apply("ch", ops.AskOld("s", ("old",)))},
+        **{"stale": lambda: desk.acknowledge(99), "ask": lambda: desk.old("old")},
     }
     left = {}
     for name, step in steps.items():
@@ -169,12 +153,12 @@ def test_expired_messages_are_skipped_and_can_be_counted(desk: Desk) -> None:
     desk.now_s += 21
     reply = desk.fetch("s", 10)
     assert (clocks_of(reply), reply.cursor, reply.more) == ([71], 0, False)
-    desk.acknowledge("s", 71)
+    desk.acknowledge(71)
     desk.publish("short", ttl_s=20)
     desk.subscribe("keeps-the-channel")
     desk.now_s += 21
     reply = desk.fetch("s")
-    assert (reply.items, reply.cursor, reply.upto, desk.acknowledge("s", 72).result) == ((), 71, 72, "OK")
+    assert (reply.items, reply.cursor, reply.upto, desk.acknowledge(72).result) == ((), 71, 72, "OK")
 
 
 def test_a_clock_behind_what_the_caller_has_seen_goes_on_after_it(desk: Desk) -> None:
@@ -184,19 +168,19 @@ def test_a_clock_behind_what_the_caller_has_seen_goes_on_after_it(desk: Desk) ->
     assert (reply.clock, reply.era, reply.turned) == (11, 1, True) and not desk.publish("b", seen=10).turned
     fetched = desk.fetch("s")
     assert clocks_of(fetched) == [1, 11] and fetched.era_changed
-    stale = desk.acknowledge("s", 11, era=0)
+    stale = desk.acknowledge(11, era=0)
     assert (stale.result, stale.beyond, stale.cursor) == ("stale", True, 0)
-    assert desk.acknowledge("s", 11, era=1).result == "OK" and not desk.fetch("s").era_changed
+    assert desk.acknowledge(11, era=1).result == "OK" and not desk.fetch("s").era_changed
     assert desk.fetch("s", seen=5).era == 1, "one that has seen less is no news"
 
 
 def test_a_channel_lives_as_long_as_the_longest_of_its_services_wants(desk: Desk) -> None:
     desk.subscribe("s")
     desk.publish("a", "b")
-    desk.acknowledge("s", 1)
+    desk.acknowledge(1)
     desk.publish("c", ttl_s=20)
     desk.fetch("s", ttl_s=20)
-    desk.acknowledge("s", 2, ttl_s=20)
+    desk.acknowledge(2, ttl_s=20)
     desk.now_s += 21
     assert desk.publish("d", ttl_s=20).clock == 4
     reply = desk.fetch("s")
@@ -204,24 +188,24 @@ def test_a_channel_lives_as_long_as_the_longest_of_its_services_wants(desk: Desk
 
 
 def test_a_copy_of_a_subscription_does_nothing_and_says_what_the_first_did(desk: Desk) -> None:
-    first = desk.subscribe("s", nonce="a" * 16)
+    first = desk.run(SUBSCRIBE)
     assert (first.result, first.cursor) == ("created", 0)
     desk.publish("a")
-    assert desk.unsubscribe("s", nonce="b" * 16).result == "deleted"
-    copy = desk.subscribe("s", nonce="a" * 16)
+    assert desk.run(UNSUBSCRIBE).result == "deleted"
+    copy = desk.run(SUBSCRIBE)
     assert (copy.result, copy.cursor) == ("created", None) and desk.alive("s") == ["subscription-not-found"]
     assert desk.subscribe("s").cursor == 1
-    assert desk.unsubscribe("s", nonce="b" * 16).result == "deleted" and desk.alive("s") == ["ok"]
+    assert desk.run(UNSUBSCRIBE).result == "deleted" and desk.alive("s") == ["ok"]
     assert desk.unsubscribe("nobody").result == "missing" and desk.subscribe("s").result == "exists"
 
 
 def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
     past_ms = desk.storage.now_ms() - 1
     assert desk.publish("a", not_after_ms=past_ms).items[0].result == "refused"
-    assert desk.subscribe("s", not_after_ms=past_ms).result == "refused" and desk.alive("s") == ["channel-not-found"]
+    assert desk.run(SUBSCRIBE.stamped(past_ms)).result == "refused" and desk.alive("s") == ["channel-not-found"]
     desk.subscribe("s")
     desk.publish("a")
-    assert desk.unsubscribe("s", not_after_ms=past_ms).result == "refused"
+    assert desk.run(UNSUBSCRIBE.stamped(past_ms)).result == "refused"
     reply = desk.publish("a", "b", not_after_ms=past_ms)
     assert [item.result for item in reply.items] == ["duplicate", "refused"] and reply.clock == 1
 
@@ -229,7 +213,7 @@ def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
 def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
     """Also of channels that nobody uses any more, and of those that are renewed for ever."""
     for n in range(100):
-        desk.storage.apply(f"old{n}", published(*(f"m{i}" for i in range(10))))
+        desk.storage.apply(f"old{n}", ops.Publish(tuple(message(f"m{i}") for i in range(10)), TTL_S, not_after_ms=NEVER_MS))
     assert desk.storage.held() == 2100
     for n in range(3000):
         desk.publish(f"m{n}")
@@ -245,7 +229,7 @@ def test_a_long_backlog_is_not_walked_through_by_each_fetch(desk: Desk) -> None:
     desk.subscribe("s")
     for n in range(50):
         desk.publish(*[f"m{n}-{i}" for i in range(1000)])
-    desk.acknowledge("s", 49_990)
+    desk.acknowledge(49_990)
     looked = 0
 
     def counted(key: object, now: int, get=desk.storage._state._values.get) -> object:
@@ -302,7 +286,7 @@ def test_threads_share_it() -> None:
     replies: list[ops.PublishReply] = []
 
     def publish(_: int) -> None:
-        replies.extend(storage.apply("ch", published(f"m{n}")) for n in range(500))
+        replies.extend(storage.apply("ch", ops.Publish((message(f"m{n}"),), TTL_S, not_after_ms=NEVER_MS)) for n in range(500))
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(publish, range(4)))
