@@ -1,4 +1,5 @@
-"""Whatever a queue of any format holds, each list, page and metric answers, and says what it cannot read."""
+"""Whatever a queue of any format holds, each list, page and metric answers, and says what it cannot read. Whatever is sent in is
+answered below 500, and a refusal names the field."""
 
 import asyncio
 import hashlib
@@ -17,10 +18,11 @@ from engine.http.application import application
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
 from tests.engine.http.peopled import STATES, STORED, WORKER, hostile, peopled
-from tests.engine.http.serving import served
+from tests.engine.http.serving import asking, served
 
 #: Places that are made hostile at once, each in a key of its own, and how often: all places are some 1,700 for each format.
 PLACES, ROUNDS, SEED = 12, 6, 20_260
+SENT = ("\ud800", "\0", 10**400, {"\ud800": "\ud800"}, [[[]]], -1.5)
 PARTS = ("", "/metrics", "/workers", "/schedules", *(f"/jobs?state={state}&text=x" for state in STATES))
 PAGES = ("", "/summary", "/workers", "/schedules", "/dead", "/limits", *(f"/jobs?state={state}" for state in STATES))
 V1 = ("metrics", *(f"jobs?status={word}" for word in ("pending", "scheduled", "processing", "completed", "failed")))
@@ -160,6 +162,83 @@ def test_streams_messages_and_paths_take_whatever_is_written(ironclaim_url: str,
                     path = re.sub(r"\{(\w+)[^}]*\}", lambda found: segment if found[1] == name else "q", route.path)  # noqa: B023
                     with client.stream(method, path) as told:
                         assert told.status_code < 500 and "X" not in told.headers, (method, path[:100], told.status_code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["lanes", "bull", "bananas", "mosquito", "bridge"])
+def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, raw: Any, capsys: Any) -> None:
+    wrong: list[str] = []
+    with (
+        Queue("q", models.named(model), url=ironclaim_url) as queue,
+        asking(ironclaim_url, model=model, show_payloads=True) as client,
+    ):
+        id = queue.enqueue("main", {"a": "1"}).job
+        addresses = [f"/api/queues/q{path}" for path in ("/jobs?text=x", f"/jobs/{id}", "", "/metrics")]
+        addresses += [f"/queues/q/jobs/{id}", "/queues/q/jobs"]
+        addresses += [f"/api/v1/jobs/{id}", "/api/v1/jobs"] if model == "bananas" else []
+        kept = {key: raw.dump(key) for key in raw.keys(f"*{id}*")}
+        # Each place of each of the job's own keys.
+        for what, put in [(what, put) for what, put in hostile(raw) if id in what.split(" ")[0]]:
+            put()
+            for address in addresses:
+                answer = client.get(address)
+                if answer.status_code >= 500:
+                    wrong.append(f"{what}: {address} {answer.status_code} {answer.text[:200]}")
+                elif answer.headers["content-type"].startswith("application/json"):
+                    answer.json()
+            for key, dumped in kept.items():
+                raw.restore(key, 0, dumped, replace=True)
+        (_, put), *_ = hostile(raw)
+        put()
+        for words in (["jobs", "list"], ["jobs", "show", id, "--json"]):
+            assert main([*words, "--url", ironclaim_url, "--model", model, "--queue", "q"]) in (0, 1, 2)
+    assert not wrong, "\n".join(wrong[:20])
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["lanes", pytest.param("bananas", marks=pytest.mark.slow)])
+def test_whatever_is_sent_in_is_answered_below_500_with_the_name_of_the_field(model: str, ironclaim_url: str) -> None:
+    with asking(ironclaim_url, model=model, allow_changes=True, show_payloads=True) as client:
+        document, tried = client.get("/openapi.json").json(), 0
+        for path, methods in document["paths"].items():
+            filled = path.format_map({"queue": "q", "id": "j1", "name": "a", "schedule": "s", "key": "k"})
+            for method, operation in methods.items():
+                content = operation.get("requestBody", {}).get("content", {})
+                schema = content.get("application/json", {}).get("schema", {})
+                properties = [name for one in (schema, *schema.get("anyOf", ())) for name in one.get("properties", ())]
+                for name in dict.fromkeys([*properties, "\ud800"] if properties else ()):
+                    for value in SENT:
+                        body = {"name": "a", "concurrency": 1} if "name" in properties else {}
+                        sent = json.dumps({**body, name: value}).encode()
+                        answer = client.request(method, filled, content=sent, headers={"Content-Type": "application/json"})
+                        assert answer.status_code < 500 or answer.status_code == 501, (method, path, name, value, answer.text)
+                        if answer.status_code == 422:
+                            assert answer.json()["field"], (name, value)
+                        tried += 1
+                for parameter in operation["parameters"]:
+                    if parameter["in"] == "query" and not path.endswith("/events"):
+                        for value in ("\0", "9" * 30):
+                            answer = client.request(method, filled, params={parameter["name"]: value})
+                            assert answer.status_code < 500 or answer.status_code == 501, (path, parameter, value, answer.text)
+        assert tried > 100
+        for state in ("waiting", "delayed", "dead"):
+            assert client.get("/api/queues/q/jobs", params={"state": state}).status_code == 200
+        refused = client.get("/api/queues/q/events", headers={"Last-Event-ID": "99999999999999999999"})
+        assert (refused.status_code, refused.json()["field"]) == (422, "Last-Event-ID")
+
+
+def test_headers_without_utf8_are_refused_before_they_are_stored(ironclaim_url: str) -> None:
+    with Queue("q", url=ironclaim_url) as queue, pytest.raises(errors.Malformed, match="headers"):
+        queue.enqueue("a", 1, headers={"k": "\ud800"})
+
+
+def test_what_json_cannot_say_is_said_as_a_text() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    said = json.loads(errors.json_text({"\ud800": [float("nan"), float("-inf"), 10**5_000, b"\xff", "\udfff"], "deep": deep}))
+    assert said["\\ud800"][:2] == ["NaN", "-Infinity"] and said["\\ud800"][3:] == ["\\xff", "\\udfff"]
+    assert "bits" in said["\\ud800"][2] and "list" in json.dumps(said["deep"])
 
 
 async def _with_client(settings: HttpSettings, work: Callable[[httpx.AsyncClient], Any]) -> None:
