@@ -39,24 +39,24 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def hears(server: Any, count: int = 1) -> None:
+def hears(client: Any, count: int = 1) -> None:
     """Wait until so many connections have subscribed."""
-    wait_until(lambda: dict(server.pubsub_numsub(TOPIC))[TOPIC] == count, "a subscription")
+    wait_until(lambda: dict(client.pubsub_numsub(TOPIC))[TOPIC] == count, "a subscription")
 
 
-def looks(server: Any) -> int:
+def looks(client: Any) -> int:
     """How often anybody has looked for messages, or done something else."""
-    return server.info("commandstats")["cmdstat_evalsha"]["calls"]
+    return client.info("commandstats")["cmdstat_evalsha"]["calls"]
 
 
-def resting(server: Any, calls: int = 0) -> None:
+def resting(client: Any, calls: int = 0) -> None:
     """Wait until the notifier is subscribed, there were so many calls, and none has been made any more for a moment."""
-    hears(server)
+    hears(client)
     seen = -1
 
     def still() -> bool:
         nonlocal seen
-        before, seen = seen, looks(server)
+        before, seen = seen, looks(client)
         return before == seen and seen >= calls
 
     wait_until(lambda: still() and time.sleep(0.02) is None and still(), "rest")
@@ -83,19 +83,19 @@ def takes(channel: Channel, waiting: Future[Fetched], content: object) -> None:
 
 
 @pytest.mark.feature("DS12", model="dsps")
-def test_a_publish_of_anybody_ends_a_wait(channel: Channel, server: Any, threads: ThreadPoolExecutor, ironclaim_url: str) -> None:
+def test_a_publish_of_anybody_ends_a_wait(channel: Channel, client: Any, threads: ThreadPoolExecutor, ironclaim_url: str) -> None:
     with Channel("chx", url=ironclaim_url) as other:
         for at in range(20):
             waiting = waits(threads, channel)
-            resting(server)
+            resting(client)
             other.publish(f"m{at}", at)
             takes(channel, waiting, at)
 
 
-def test_it_rests_while_nothing_is_published(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
+def test_it_rests_while_nothing_is_published(channel: Channel, client: Any, threads: ThreadPoolExecutor) -> None:
     """One look before the notifier is subscribed, one when it does, and no more."""
-    before = looks(server)
-    assert waits(threads, channel, 600).result() == Fetched() and looks(server) <= before + 3
+    before = looks(client)
+    assert waits(threads, channel, 600).result() == Fetched() and looks(client) <= before + 3
 
 
 @pytest.mark.parametrize("wait_ms", [1, 40, 300])
@@ -117,67 +117,67 @@ def test_publishes_that_race_with_the_begin_of_the_wait_are_not_missed(ironclaim
             takes(made, waiting, at)
 
 
-def test_a_cut_bell_misses_nothing(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
+def test_a_cut_bell_misses_nothing(channel: Channel, client: Any, threads: ThreadPoolExecutor) -> None:
     """Nor one that is cut with all other connections, as when the server starts anew."""
     for at in range(10):
         waiting = waits(threads, channel)
-        resting(server)
+        resting(client)
         for kind in ("normal", "pubsub")[at % 2 :]:
-            server.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+            client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
         channel.publish(f"m{at}", at)
         takes(channel, waiting, at)
 
 
 @pytest.mark.slow
-def test_silently_cut_connections_lose_nothing(relay: Relay, server: Any, channel: Channel, threads: ThreadPoolExecutor) -> None:
+def test_silently_cut_connections_lose_nothing(relay: Relay, client: Any, channel: Channel, threads: ThreadPoolExecutor) -> None:
     with Channel("chx", url=relay.url, connect=HASTY) as made:
         waiting = waits(threads, made)
-        resting(server)
+        resting(client)
         relay.hush()
         channel.publish("m1", 1)
         assert contents(woken(waiting)) == [1]
 
 
-def test_a_server_that_was_away_misses_nothing(relay: Relay, threads: ThreadPoolExecutor, server: Any, channel: Channel) -> None:
+def test_a_server_that_was_away_misses_nothing(relay: Relay, threads: ThreadPoolExecutor, client: Any, channel: Channel) -> None:
     with Channel("chx", url=relay.url) as made:
         waiting = waits(threads, made)
-        resting(server)
+        resting(client)
         relay.down()
         channel.publish("m1", 1)
         relay.up()
         assert contents(woken(waiting)) == [1]
 
 
-def test_who_may_not_subscribe_polls(ironclaim_url: str, server: Any, threads: ThreadPoolExecutor, channel: Channel) -> None:
-    server.execute_command("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "-subscribe", "allchannels")
+def test_who_may_not_subscribe_polls(ironclaim_url: str, client: Any, threads: ThreadPoolExecutor, channel: Channel) -> None:
+    client.execute_command("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "-subscribe", "allchannels")
     try:
         with Channel("chx", url=ironclaim_url.replace("://", "://deaf:pw@")) as deaf:
             waiting = waits(threads, deaf)
-            wait_until(lambda: server.info("commandstats").get("cmdstat_subscribe", {}).get("rejected_calls", 0), "a refusal")
+            wait_until(lambda: client.info("commandstats").get("cmdstat_subscribe", {}).get("rejected_calls", 0), "a refusal")
             channel.publish("m1", 1)
             assert contents(woken(waiting)) == [1]
     finally:
-        server.execute_command("ACL", "DELUSER", "deaf")
+        client.execute_command("ACL", "DELUSER", "deaf")
 
 
-def test_close_wakes_all_who_wait_and_the_channel_works_again(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
+def test_close_wakes_all_who_wait_and_the_channel_works_again(channel: Channel, client: Any, threads: ThreadPoolExecutor) -> None:
     for _ in range(2):
-        before = looks(server)
+        before = looks(client)
         all = [waits(threads, channel) for _ in range(10)]
         # One that begins after the close would wait to its end.
-        resting(server, before + len(all))
+        resting(client, before + len(all))
         channel.close()
         assert [woken(one) for one in all] == [Fetched()] * 10
-        hears(server, 0)
+        hears(client, 0)
         notifying = [one for one in threading.enumerate() if one.name.startswith("ironclaim-notifier")]
         wait_until(lambda: not any(one.is_alive() for one in notifying), "no thread outlives it")  # noqa: B023
     assert channel.publish("m1", 1).created and contents(channel.fetch("sa", wait_ms=1_000)) == [1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_waits_on_its_own(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
+def test_a_forked_child_waits_on_its_own(channel: Channel, client: Any, threads: ThreadPoolExecutor) -> None:
     waiting = waits(threads, channel)
-    resting(server)
+    resting(client)
     child = os.fork()
     if child == 0:
         try:
@@ -185,8 +185,8 @@ def test_a_forked_child_waits_on_its_own(channel: Channel, server: Any, threads:
             os._exit(0 if contents(channel.fetch("child", wait_ms=WAIT_MS_MAX)) == [1] else 1)
         except BaseException:
             os._exit(2)
-    hears(server, 2)
-    wait_until(lambda: server.exists("c.{chx}.r.child"), "the child's cursor")
+    hears(client, 2)
+    wait_until(lambda: client.exists("c.{chx}.r.child"), "the child's cursor")
     channel.publish("m1", 1)
     assert os.waitpid(child, 0)[1] == 0 and contents(woken(waiting)) == [1]
 
@@ -236,8 +236,8 @@ def test_hundreds_of_greenlets_wait_in_one_process_on_one_bell(ironclaim_url: st
 # -- asyncio
 
 
-async def until_hears(server: Any, count: int = 1) -> None:
-    await asyncio.to_thread(hears, server, count)
+async def until_hears(client: Any, count: int = 1) -> None:
+    await asyncio.to_thread(hears, client, count)
 
 
 def poll(channel: AsyncChannel) -> asyncio.Task[Fetched]:
@@ -251,7 +251,7 @@ async def cancelled(waiting: asyncio.Task[Fetched]) -> bool:
     return waiting.cancelled()
 
 
-async def test_asyncio_tasks_wait_on_one_bell_and_more_than_run_calls_at_once(server: Any, ironclaim_url: str) -> None:
+async def test_asyncio_tasks_wait_on_one_bell_and_more_than_run_calls_at_once(client: Any, ironclaim_url: str) -> None:
     async with AsyncChannel("chx", url=ironclaim_url) as made:
         names = [f"s{at}" for at in range(100)]
         for name in names:
@@ -267,18 +267,18 @@ async def test_asyncio_tasks_wait_on_one_bell_and_more_than_run_calls_at_once(se
             return found
 
         tasks = [asyncio.create_task(polls(name)) for name in names]
-        await until_hears(server)
+        await until_hears(client)
         for at in range(5):
             await made.publish(f"m{at}", at)
         assert await asyncio.wait_for(asyncio.gather(*tasks), DEADLINE_S) == [[0, 1, 2, 3, 4]] * 100
-    await until_hears(server, 0)
+    await until_hears(client, 0)
 
 
-async def test_asyncio_a_cancelled_wait_ends_at_once_and_hurts_nobody(server: Any, ironclaim_url: str) -> None:
+async def test_asyncio_a_cancelled_wait_ends_at_once_and_hurts_nobody(client: Any, ironclaim_url: str) -> None:
     async with AsyncChannel("chx", url=ironclaim_url) as made:
         await made.subscribe("sa")
         waiting, other = poll(made), poll(made)
-        await asyncio.to_thread(resting, server)
+        await asyncio.to_thread(resting, client)
         assert await cancelled(waiting)
         await made.publish("m1", 1)
         assert contents(await asyncio.wait_for(other, DEADLINE_S)) == [1]
@@ -295,22 +295,22 @@ async def test_asyncio_a_wait_that_is_cancelled_at_any_moment_ends_at_once(ironc
             assert await cancelled(waiting), f"after {at % 50} turns of the loop"
 
 
-async def test_asyncio_close_wakes_those_who_wait(server: Any, ironclaim_url: str) -> None:
+async def test_asyncio_close_wakes_those_who_wait(client: Any, ironclaim_url: str) -> None:
     made = AsyncChannel("chx", url=ironclaim_url)
     await made.subscribe("sa")
     waiting = poll(made)
-    await until_hears(server)
+    await until_hears(client)
     await made.close()
     assert await asyncio.wait_for(waiting, DEADLINE_S) == Fetched()
 
 
 @pytest.mark.slow
-async def test_asyncio_cut_bells_and_silent_ones_miss_nothing(relay: Relay, server: Any, ironclaim_url: str) -> None:
+async def test_asyncio_cut_bells_and_silent_ones_miss_nothing(relay: Relay, client: Any, ironclaim_url: str) -> None:
     async with AsyncChannel("chx", url=relay.url, connect=HASTY) as made, AsyncChannel("chx", url=ironclaim_url) as other:
         await made.subscribe("sa")
-        for at, harm in enumerate((lambda: server.execute_command("CLIENT", "KILL", "TYPE", "pubsub"), relay.hush)):
+        for at, harm in enumerate((lambda: client.execute_command("CLIENT", "KILL", "TYPE", "pubsub"), relay.hush)):
             waiting = poll(made)
-            await asyncio.to_thread(resting, server)
+            await asyncio.to_thread(resting, client)
             await asyncio.to_thread(harm)
             await other.publish(f"m{at}", at)
             fetched = await asyncio.wait_for(waiting, DEADLINE_S)
