@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import redis
 
 from ironclaim_client import Retries, bananas
 from tests.clients.conftest import TOKEN, fail, working
@@ -24,14 +23,7 @@ def client(harmed: HttpRelay) -> Iterator[bananas.Client]:
         yield opened
 
 
-def stored(url: str, id: str) -> dict[str, Any]:
-    """A job as Bananas' programs read it."""
-    with redis.Redis.from_url(url) as raw:
-        text: Any = raw.get(f"bananas:job:{id}")
-        return json.loads(text)
-
-
-def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, ironclaim_url: str, raw: Any) -> None:
+def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, raw: Any) -> None:
     first = client.submit_job("send_email", {"to": "ada"}, bananas.JobPriority.HIGH, "a greeting")
     second = client.submit_job_with_route("resize", {"width": 9}, bananas.JobPriority.LOW, "gpu")
     due = datetime.now(UTC) + timedelta(hours=1)
@@ -41,7 +33,7 @@ def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, ironclaim
         (second, "resize", {"width": 9}, "low", "gpu"),
         (third, "remind", {}, "normal", "default"),
     ):
-        job = stored(ironclaim_url, id)
+        job = json.loads(raw.get(f"bananas:job:{id}"))
         assert (job["name"], job["payload"], job["priority"], job["routing_key"]) == (name, payload, priority, route)
         seen = client.get_job(id)
         assert seen is not None and (seen.id, seen.name, seen.payload, seen.routing_key) == (id, name, payload, route)

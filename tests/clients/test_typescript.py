@@ -1,5 +1,6 @@
 """The TypeScript client in Node and in Chromium, against the real application, with replies that get lost on the way."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -183,13 +184,13 @@ def test_dsps_own_client_hears_of_an_end_that_is_not_its_own(scenario: Scenarios
 
 
 @pytest.mark.feature("BN35", model="bananas")
-def test_the_calls_of_bananas_own_client(scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str) -> None:
+def test_the_calls_of_bananas_own_client(scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, raw: Any) -> None:
     harmed.next("gateway", "lose_reply", of=test_bananas.JOBS)
     with working(ironclaim_url, "bananas", add=lambda job: {"sum": sum(job.payload["n"])}):
         found = scenario("bananas", harmed, token=TOKEN)
     assert (found["done"]["status"], found["done"]["result"]) == ("completed", {"sum": 3})
     for name, route, priority in (("plain", "default", "high"), ("routed", "gpu", "low"), ("scheduled", "default", "high")):
-        job = test_bananas.stored(ironclaim_url, found["ids"][name])
+        job = json.loads(raw.get(f"bananas:job:{found['ids'][name]}"))
         assert (job["routing_key"], job["priority"]) == (route, priority)
         seen = found["jobs"][name]
         assert (seen["id"], seen["routingKey"], seen["priority"], seen["payload"]) == (job["id"], route, priority, job["payload"])

@@ -1,10 +1,9 @@
 """Who renews the life of what: the table of wire-models 6.1, every cell, from an age of 50 s with T = 115 s."""
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 import pytest
-import redis
 
 from engine import Channel
 from engine.models import ChannelRule, Dsps, dsps
@@ -111,9 +110,9 @@ def test_a_message_id_may_come_again_after_its_life(desk: ChannelDesk) -> None:
     assert (again.items[0].result, again.clock, again.turned) == ("created", 2, False)
 
 
-def publish_as_dsps(raw: redis.Redis, number: int, ttl_s: int) -> None:
+def publish_as_dsps(raw: Any, number: int, ttl_s: int) -> None:
     """The commands of the original's publish: the clock gets its time to live, whatever it had."""
-    at = cast("int", raw.incr("c.{orders}.clock"))
+    at = raw.incr("c.{orders}.clock")
     raw.expire("c.{orders}.clock", ttl_s)
     raw.set(f"c.{{orders}}.mid.d{number}", at, ex=ttl_s)
     raw.set(f"c.{{orders}}.m.{at}", f'{{"id":"d{number}","content":1}}', ex=ttl_s)
@@ -124,10 +123,10 @@ def publish_as_dsps(raw: redis.Redis, number: int, ttl_s: int) -> None:
     ("their_ttl_s", "told"), [(T_S, ""), (T_S + 1, ""), (60, "shorter by about 5"), (1_000, "longer by about 88")]
 )
 def test_a_service_with_another_expiry_is_told_of_once(
-    ironclaim_url: str, caplog: pytest.LogCaptureFixture, their_ttl_s: int, told: str
+    ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture, their_ttl_s: int, told: str
 ) -> None:
     model = Dsps(rules=(ChannelRule(expire_ms=(T_S - 15) * 1_000),))
-    with Channel("orders", model, url=ironclaim_url) as channel, redis.Redis.from_url(ironclaim_url) as raw:
+    with Channel("orders", model, url=ironclaim_url) as channel:
         channel.subscribe("s1")
         for number in range(3):
             channel.publish(f"m{number}", number)

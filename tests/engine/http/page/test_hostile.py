@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from engine import Handlers, Job, Queue, Worker
 from engine.http.settings import HttpSettings
@@ -27,7 +26,7 @@ HOSTILE_NAME = "<img\tsrc=x\tonerror=alert(4)>\"'>"
 
 
 @pytest.fixture
-def hostile(queue: Queue, monkeypatch: pytest.MonkeyPatch, ironclaim_url: str, tmp_path: Path) -> str:
+def hostile(queue: Queue, monkeypatch: pytest.MonkeyPatch, raw: Any, tmp_path: Path) -> str:
     """A queue that somebody has filled to harm who looks at it; the id of a dead job."""
     handlers = Handlers()
 
@@ -39,7 +38,7 @@ def hostile(queue: Queue, monkeypatch: pytest.MonkeyPatch, ironclaim_url: str, t
     dead = queue.enqueue("fail", {"payload": HOSTILE}, attempts=1, headers={"x": HOSTILE}, unique="u").job
     with at_work.at_work(Worker(queue, handlers, name="w1")):
         waiting.wait_until(lambda: queue.jobs.state(dead) == "dead", "the job dies")
-    server, keys = redis.Redis.from_url(ironclaim_url), queue.model.keys
+    keys = queue.model.keys
     # A producer and a worker that check nothing write what they like.
     with monkeypatch.context() as patch:
         patch.setattr("engine.validate._matching", lambda field, value, pattern: value)
@@ -51,11 +50,11 @@ def hostile(queue: Queue, monkeypatch: pytest.MonkeyPatch, ironclaim_url: str, t
     queue.enqueue("fine", {HOSTILE: HOSTILE}, id="payload")
     about: dict[str, Any] = {"name": HOSTILE, "host": HOSTILE, "pid": 1, "concurrency": 1, "in_hand": 1, "jobs": [HOSTILE_NAME]}
     about |= {"handlers": [HOSTILE], "started_ms": 1, "version": HOSTILE}
-    server.zadd(keys.workers, {"feedfacefeedface": queue.driver.server_now_ms() + 600_000})
-    server.set(f"{keys.prefix}worker:feedfacefeedface", f"1 600000 9000 0 {json.dumps(about)}")
+    raw.zadd(keys.workers, {"feedfacefeedface": queue.driver.server_now_ms() + 600_000})
+    raw.set(f"{keys.prefix}worker:feedfacefeedface", f"1 600000 9000 0 {json.dumps(about)}")
     hostile_channel = DspsKeys(HOSTILE_NAME)
-    server.set(hostile_channel.clock, 5)
-    server.set(hostile_channel.cursor("<svg onload=alert(5)>"), 2)
+    raw.set(hostile_channel.clock, 5)
+    raw.set(hostile_channel.cursor("<svg onload=alert(5)>"), 2)
     spec, verdict = dict.fromkeys(("scenario", "model", "git_commit"), HOSTILE), {"verdict": HOSTILE, "reasons": [HOSTILE]}
     put_run(tmp_path, spec, verdict, f"<!DOCTYPE html><p>Report{HOSTILE}<script>parent.alert(6); fetch('/queues')</script>")
     return dead

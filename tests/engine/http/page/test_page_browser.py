@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from engine import Job, Queue, Worker
 from engine.http.page.live import Sample
@@ -185,41 +184,41 @@ def submit(window: Browser, busy: Busy, view: str, action: str, **fields: str) -
 
 
 @pytest.mark.slow
-def test_each_action_in_the_browser_shows_on_raw_keys(window: Browser, busy: Busy, ironclaim_url: str) -> None:
-    server, keys = redis.Redis.from_url(ironclaim_url, decode_responses=True), busy.queue.model.keys
+def test_each_action_in_the_browser_shows_on_raw_keys(window: Browser, busy: Busy, raw: Any) -> None:
+    keys = busy.queue.model.keys
     assert isinstance(keys.paused, str)
 
-    assert "Paused" in submit(window, busy, "", "/pause") and server.hexists(keys.paused, "*")
-    assert submit(window, busy, "", "/resume") == "Resumed." and not server.hexists(keys.paused, "*")
+    assert "Paused" in submit(window, busy, "", "/pause") and raw.hexists(keys.paused, "*")
+    assert submit(window, busy, "", "/resume") == "Resumed." and not raw.hexists(keys.paused, "*")
     submit(window, busy, "/limits", "/pause", name="wait", length_s="3600")
-    assert server.hexists(keys.paused, "wait")
+    assert raw.hexists(keys.paused, "wait")
 
     assert submit(window, busy, "/limits", "/limits", of="key", target="tenant-2", concurrency="3") == "The limit is set."
-    assert server.hget(keys.limits, "k:tenant-2") == "3 0 0 sliding"
+    assert raw.hget(keys.limits, "k:tenant-2") == b"3 0 0 sliding"
     assert submit(window, busy, "/limits", "/limits/remove") == "The limit was removed."
-    assert server.hlen(keys.limits) == 2
+    assert raw.hlen(keys.limits) == 2
 
     assert submit(window, busy, "/schedules", "/off/enable") == "The schedule was changed."
-    assert server.zscore(keys.cron, "off") != float("inf")
+    assert raw.zscore(keys.cron, "off") != float("inf")
     assert submit(window, busy, "/schedules", "/off/disable") == "The schedule was changed."
-    assert server.zscore(keys.cron, "off") == float("inf")
+    assert raw.zscore(keys.cron, "off") == float("inf")
     made = int(busy.queue.counts().waiting)
     assert "enqueued" in submit(window, busy, "/schedules", "/nightly/run-now")
     assert busy.queue.counts().waiting == made + 1
     submit(window, busy, "/schedules", "/off/remove")
-    assert server.zscore(keys.cron, "off") is None
+    assert raw.zscore(keys.cron, "off") is None
 
     submit(window, busy, "/workers", "/w1/concurrency", concurrency="1")
-    assert server.hget(keys.settings, "c:w1") == "1"
+    assert raw.hget(keys.settings, "c:w1") == b"1"
     submit(window, busy, "/workers", "/w1/pause")
-    assert server.hget(keys.settings, "p:w1") is not None
+    assert raw.hget(keys.settings, "p:w1") is not None
 
-    assert "claimable" in submit(window, busy, "/jobs/late", "/late/run_now") and server.zcard(keys.due) == 0
+    assert "claimable" in submit(window, busy, "/jobs/late", "/late/run_now") and raw.zcard(keys.due) == 0
     assert submit(window, busy, "/jobs/late", "/late/cancel") == "The job was cancelled."
     assert busy.queue.jobs.state("late") == "cancelled"
     # The worker is paused, so a job that was requeued waits.
     assert "requeued" in submit(window, busy, f"/jobs/{busy.dead}", "/requeue")
-    assert server.zcard(keys.dead) == 0 and server.zscore(keys.lane("fail"), busy.dead) is not None
+    assert raw.zcard(keys.dead) == 0 and raw.zscore(keys.lane("fail"), busy.dead) is not None
     waiting = busy.queue.jobs.list("waiting", name="wait")
     assert submit(window, busy, "/bulk?state=waiting&action=cancel&name=wait", "/bulk", limit="5") == "Changed: 5 jobs."
     assert len(busy.queue.jobs.list("waiting", name="wait")) == len(waiting) - 5
