@@ -75,10 +75,8 @@ def test_growth_is_the_exponent_over_the_last_decade() -> None:
 def test_a_call_misses_when_it_is_slow_or_grows(tmp_path: Path) -> None:
     found: scale.Found = {
         "lanes": {
-            "flat": {10: [0.1] * 20, 100: [0.1] * 19 + [9.0]},
-            "slow": {10: [6.0] * 20, 100: [6.0] * 20},
-            "steep": {10: [0.1] * 20, 100: [1.0] * 20},
-            OWN_BULK: {10: [7.0] * 20, 100: [7.0] * 20},
+            **{"flat": {10: [0.1] * 20, 100: [0.1] * 19 + [9.0]}, "slow": {10: [6.0] * 20, 100: [6.0] * 20}},
+            **{"steep": {10: [0.1] * 20, 100: [1.0] * 20}, OWN_BULK: {10: [7.0] * 20, 100: [7.0] * 20}},
         }
     }
     table = scale.rows(found)

@@ -139,17 +139,12 @@ def test_wrong_arguments_are_one_line_and_start_nothing(
 
 
 WORDS_OF_BEFORE = [
-    ("bench --rate 40", "run bench --rate 40"),
-    ("bench --face direct", "run bench"),
-    ("bench --seed 3 --face=http", "run http --seed 3"),
-    ("bench --model dsps --seed 3", "run channels --seed 3"),
+    *(("bench --rate 40", "run bench --rate 40"), ("bench --face direct", "run bench")),
+    *(("bench --seed 3 --face=http", "run http --seed 3"), ("bench --model dsps --seed 3", "run channels --seed 3")),
     ("bench --target rq --fault worker-kill", "run target rq --fault worker-kill"),
-    ("bench --target all", "campaign targets"),
-    ("bench --replay runs/a", "replay runs/a"),
-    ("bench --replay runs/a --shrink", "shrink runs/a"),
-    ("compare --quick", "campaign models --quick"),
-    ("attend --url redis://x", "run attended --url redis://x"),
-    ("nightly", "campaign nightly"),
+    *(("bench --target all", "campaign targets"), ("bench --replay runs/a", "replay runs/a")),
+    *(("bench --replay runs/a --shrink", "shrink runs/a"), ("compare --quick", "campaign models --quick")),
+    *(("attend --url redis://x", "run attended --url redis://x"), ("nightly", "campaign nightly")),
     ("soak --hours 1", "run soak --hours 1"),
 ]
 
@@ -331,14 +326,9 @@ def test_a_run_whose_end_cannot_be_written_is_not_judged(tmp_path: Path) -> None
 
 
 NAMED_CONNECTIONS = [
-    ("run bench", "embedded", True),
-    ("run http", "embedded", True),
-    ("run bench", "aof", True),
-    ("run bench", "replica", False),
-    ("run bench", "sentinel", False),
-    ("run bench --model bull", "embedded", False),
-    ("run bench --fault worker-kill", "embedded", False),
-    ("run bench --minutes 2", "embedded", False),
+    *(("run bench", "embedded", True), ("run http", "embedded", True), ("run bench", "aof", True)),
+    *(("run bench", "replica", False), ("run bench", "sentinel", False), ("run bench --model bull", "embedded", False)),
+    *(("run bench --fault worker-kill", "embedded", False), ("run bench --minutes 2", "embedded", False)),
 ]
 
 

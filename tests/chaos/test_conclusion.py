@@ -107,9 +107,7 @@ def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: Patch)
 
 
 OBJECTIVES = [
-    ((), "bench/slo.toml"),
-    (("--slo", "my.toml"), "my.toml"),
-    (("--lease-ms", "8000"), ""),
+    *(((), "bench/slo.toml"), (("--slo", "my.toml"), "my.toml"), (("--lease-ms", "8000"), "")),
     pytest.param(("--lease-ms", "8000", "--slo", "my.toml"), "my.toml", marks=pytest.mark.slow),
 ]
 

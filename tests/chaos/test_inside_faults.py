@@ -18,12 +18,8 @@ STAGES = ("inject", "witness", "heal", "healed")
 
 #: Kind of fault -> whom it hits, and the stage that it needs.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "server-clock-jump": ("servers", {}),
-    "worker-clock-jump": (TARGET, {}),
-    "disk-slow": ("servers", {"topology": "aof"}),
-    "dns-change": (TARGET, {"dns": True}),
-    "lease-expired": (TARGET, {}),
-    "worker-oom": (TARGET, {}),
+    **{"server-clock-jump": ("servers", {}), "worker-clock-jump": (TARGET, {}), "disk-slow": ("servers", {"topology": "aof"})},
+    **{"dns-change": (TARGET, {"dns": True}), "lease-expired": (TARGET, {}), "worker-oom": (TARGET, {})},
     "worker-cut": (TARGET, {}),
 }
 

@@ -55,16 +55,9 @@ def test_objectives_of_channels_are_those_of_channels(p50_ms: int, channels: boo
 
 
 UNTRUSTED = [
-    (1, None),
-    (0, None),
-    (3, {"verdict": "valid"}),
-    (3, {"verdict": "valid", "slo": [{"result": "met"}]}),
-    (0, {"verdict": "valid", "slo": [1]}),
-    (0, {"verdict": "violated"}),
-    (1, {"verdict": "valid"}),
-    (0, {"verdict": "splendid"}),
-    (0, {}),
-    (0, ["valid"]),
+    *((1, None), (0, None), (3, {"verdict": "valid"}), (3, {"verdict": "valid", "slo": [{"result": "met"}]})),
+    *((0, {"verdict": "valid", "slo": [1]}), (0, {"verdict": "violated"}), (1, {"verdict": "valid"})),
+    *((0, {"verdict": "splendid"}), (0, {}), (0, ["valid"])),
 ]
 
 

@@ -66,9 +66,7 @@ def test_a_fault_of_another_topology_is_refused() -> None:
 
 
 LOSSY = [
-    ("embedded", "", set()),
-    ("aof", "always", {"snapshot-restore"}),
-    ("aof", "everysec", {"server-kill", "snapshot-restore"}),
+    *(("embedded", "", set()), ("aof", "always", {"snapshot-restore"}), ("aof", "everysec", {"server-kill", "snapshot-restore"})),
     ("replica", "server", set()),
     ("sentinel", "server", {"primary-kill", "failover-lossy", "primary-cut", "unplanned-failover"}),
     ("sentinel", "replica", {"primary-cut", "unplanned-failover"}),

@@ -51,12 +51,9 @@ def case(name: str, *, seconds: float = 0.1, breadth: int = 100, starts: bool = 
 
 
 TESTS = (
-    case("tests/test_wide.py::test_all", breadth=900),
-    case("tests/test_pick_jobs.py::test_it", breadth=500),
-    case("tests/test_small.py::test_this", breadth=10),
-    case("tests/test_slow.py::test_walk", seconds=30),
-    case("tests/test_else.py::test_else"),
-    case("tests/test_processes.py::test_worker", starts=True),
+    *(case("tests/test_wide.py::test_all", breadth=900), case("tests/test_pick_jobs.py::test_it", breadth=500)),
+    *(case("tests/test_small.py::test_this", breadth=10), case("tests/test_slow.py::test_walk", seconds=30)),
+    *(case("tests/test_else.py::test_else"), case("tests/test_processes.py::test_worker", starts=True)),
     case("tests/test_texts.py::test_text", unmarked=True),
     case("tests/conformance/test_calls.py::test_calls", seconds=3, breadth=4000),
 )

@@ -89,10 +89,8 @@ def test_programs_have_names_that_say_what_they_cost() -> None:
     names = {
         "/opt/valkey-server --port 1": "server",
         "redis-server --port 1 --cluster-enabled yes": "cluster node",
-        "valkey-server /tmp/sentinel.conf --sentinel": "sentinel",
-        "/venv/bin/python3.11 -P -c pass": "python -c",
-        "python -m reports judge -c": "python -m reports",
-        "python -u .ci/generate -m x": "python generate",
+        **{"valkey-server /tmp/sentinel.conf --sentinel": "sentinel", "/venv/bin/python3.11 -P -c pass": "python -c"},
+        **{"python -m reports judge -c": "python -m reports", "python -u .ci/generate -m x": "python generate"},
         "/usr/lib/pyspark/bin/spark-submit --conf a": "spark-submit",
     }
     assert {words: program(words.split()) for words in names} == names

@@ -158,12 +158,8 @@ WRONG = [
     ("bench", {"BUSY": "65"}, "make: BUSY is 65: it must be a whole number from 0 to 64\n"),
 ]
 GOOD = [
-    ("bench", {"SEED": "7"}),
-    ("chaos", {"ARGS": "--help"}),
-    ("chaos", {"ARGS": "simulate > told"}),
-    ("report", {"ARGS": "judge"}),
-    ("sizes", {}),
-    ("format", {}),
+    *(("bench", {"SEED": "7"}), ("chaos", {"ARGS": "--help"}), ("chaos", {"ARGS": "simulate > told"})),
+    *(("report", {"ARGS": "judge"}), ("sizes", {}), ("format", {})),
 ]
 
 

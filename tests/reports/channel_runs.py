@@ -18,10 +18,8 @@ from tests.reports.story import ns
 
 #: Name, target, start and end of each fault, as parts of the time in which messages are published.
 FAULTS = (
-    ("net-reply-lost", "publisher-1", 0.12, 0.17),
-    ("subscriber-kill", "subscriber-1", 0.27, 0.37),
-    ("net-down", "subscriber-2", 0.47, 0.53),
-    ("server-restart", "servers", 0.62, 0.65),
+    *(("net-reply-lost", "publisher-1", 0.12, 0.17), ("subscriber-kill", "subscriber-1", 0.27, 0.37)),
+    *(("net-down", "subscriber-2", 0.47, 0.53), ("server-restart", "servers", 0.62, 0.65)),
     ("snapshot-restore", "servers", 0.78, 0.81),
 )
 

@@ -46,11 +46,9 @@ def hostile_run(folder: Path) -> Path:
     story.run("worker-3", HOSTILE, 39.4)
     story.row("harness", "phase", 39.5, name="</title><script>alert(1)</script>" + "y" * 200)
     story.spec |= {
-        "id": "</title><script>alert(2)</script>",
-        "mutant": "<b>'; rm -rf /",
+        **{"id": "</title><script>alert(2)</script>", "mutant": "<b>'; rm -rf /"},
         "machine": {"<i>": ["<u>"], "cores": "many", "memory_bytes": True},
-        "versions": {"<s>": 1},
-        "harness_errors": ["<script>alert(3)</script>"],
+        **{"versions": {"<s>": 1}, "harness_errors": ["<script>alert(3)</script>"]},
     }
     run = written(story)
     (run / "slo.toml").write_text(OBJECTIVES)

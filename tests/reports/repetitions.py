@@ -17,21 +17,11 @@ TYPICAL = {
 FINISHED = 10_000
 
 SPEC: dict[str, Any] = {
-    "schema": 1,
-    "scenario": "bench",
-    "model": "lanes",
-    "mutant": "",
-    "seed": 1,
-    "rate_per_s": 120,
-    "workers": 3,
-    "lease_ms": 9_000,
-    "plan": [],
-    "calibration": {"rate_per_s": 120, "lag_ms": 1.0},
-    "versions": {"engine": "0.1.0", "python": "3.13.0"},
-    "git_commit": "a" * 40,
+    **{"schema": 1, "scenario": "bench", "model": "lanes", "mutant": "", "seed": 1, "rate_per_s": 120, "workers": 3},
+    **{"lease_ms": 9_000, "plan": [], "calibration": {"rate_per_s": 120, "lag_ms": 1.0}},
+    **{"versions": {"engine": "0.1.0", "python": "3.13.0"}, "git_commit": "a" * 40},
     "machine": {"cores": 2, "memory_bytes": 8 * 2**30, "kernel": "Linux 6", "python": "3.13.0", "load": [0.1, 0.2, 0.3]},
-    "started_utc": "2026-01-01T00:00:00Z",
-    "ended_utc": "2026-01-01T00:02:00Z",
+    **{"started_utc": "2026-01-01T00:00:00Z", "ended_utc": "2026-01-01T00:02:00Z"},
 }
 
 
@@ -86,9 +76,7 @@ def decision(values: Mapping[str, float], verdict: str, spec: Mapping[str, Any])
         "checks": [{"id": "J4", "verdict": verdict, "violations": int(verdict == "violated")}],
         "findings": [],
         "measures": {
-            "enqueued": FINISHED + 20,
-            "finished": FINISHED,
-            "percentiles": lines,
+            **{"enqueued": FINISHED + 20, "finished": FINISHED, "percentiles": lines},
             "recovery": [
                 {"fault": "1-worker-kill", "jobs": 3, "recovery_ms": values["recovery_ms"]},
                 {"fault": "2-worker-kill", "jobs": 0, "recovery_ms": None},

@@ -66,10 +66,7 @@ def test_the_begin_of_what_was_late_is_told_once_for_each_part_of_time() -> None
 
 
 BOUNDS = [
-    ({}, 150),
-    ({"calibration": {}}, 150),
-    ({"calibration": {"lag_ms": 49.9}}, 150),
-    ({"calibration": {"lag_ms": 60}}, 180),
+    *(({}, 150), ({"calibration": {}}, 150), ({"calibration": {"lag_ms": 49.9}}, 150), ({"calibration": {"lag_ms": 60}}, 180)),
     ({"calibration": {"lag_ms": 5_000}}, 300),
 ]
 

@@ -53,12 +53,9 @@ def test_one_call_in_its_window_is_enough(name: str, call: tuple[str, float, flo
 
 
 OTHER_CALLS = [
-    ("worker-freeze", ("finish stale", 9.0, 9.1)),
-    ("worker-freeze", ("finish stale", 31.0, 31.1)),
-    ("worker-freeze", ("finish repeated", 20.1, 20.2)),
-    ("net-latency", ("extend ok", 9.9, 12.0)),
-    ("net-latency", ("extend ok", 19.0, 20.1)),
-    ("net-latency", ("extend ok", 15.0, 15.089)),
+    *(("worker-freeze", ("finish stale", 9.0, 9.1)), ("worker-freeze", ("finish stale", 31.0, 31.1))),
+    *(("worker-freeze", ("finish repeated", 20.1, 20.2)), ("net-latency", ("extend ok", 9.9, 12.0))),
+    *(("net-latency", ("extend ok", 19.0, 20.1)), ("net-latency", ("extend ok", 15.0, 15.089))),
 ]
 
 
@@ -109,9 +106,7 @@ def test_a_cut_off_process_must_connect_again_and_be_answered(connected_s: float
 
 #: A worker and a producer that lived through it, a worker that came later, and one that had ended before.
 LIVES: dict[str, dict[str, Any]] = {
-    "worker-2": {"opened_ns": 1},
-    "producer-1": {"opened_ns": 1},
-    "worker-4": {"opened_ns": 25 * S},
+    **{"worker-2": {"opened_ns": 1}, "producer-1": {"opened_ns": 1}, "worker-4": {"opened_ns": 25 * S}},
     "worker-5": {"opened_ns": 1, "closed_ns": 9 * S},
 }
 
@@ -151,9 +146,7 @@ def test_a_plan_asks_only_for_what_it_holds() -> None:
 def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
     plan = [{"fault": f"1-{name}", "name": name, "target": "worker-2"} for name in ("worker-kill", "worker-freeze", "net-down")]
     assert [words.split(": ")[0] for words in doubts(Run(spec={"plan": plan}, files={}))] == [
-        "1-worker-kill",
-        "1-worker-freeze",
-        "1-net-down",
+        *("1-worker-kill", "1-worker-freeze", "1-net-down"),
     ]
 
 
@@ -169,15 +162,11 @@ def test_observed_calls_are_found_in_the_rows(story: Story, spark: SparkSession)
     run = story.write()
     facts = load.collect_facts(load.read_history(spark, run, folder.history_files(run)), story.spec).files
     assert sorted(facts["producer-1.jsonl"].observed_calls, key=lambda call: (call.first_send_ns, call.what)) == [
-        ObservedCall("refused OOM", ns(28), ns(28.001)),
-        ObservedCall("refused BUSY", ns(29), ns(29.5)),
-        ObservedCall("refused NOSCRIPT", ns(29), ns(29.5)),
-        ObservedCall("enqueue repeated", ns(30), ns(30.5)),
+        *(ObservedCall("refused OOM", ns(28), ns(28.001)), ObservedCall("refused BUSY", ns(29), ns(29.5))),
+        *(ObservedCall("refused NOSCRIPT", ns(29), ns(29.5)), ObservedCall("enqueue repeated", ns(30), ns(30.5))),
     ]
     assert [(call.what, call.first_send_ns) for call in facts["worker-1.jsonl"].observed_calls] == [
-        ("claim repeated", ns(31)),
-        ("extend ok", ns(32)),
-        ("finish repeated", ns(34)),
+        *(("claim repeated", ns(31)), ("extend ok", ns(32)), ("finish repeated", ns(34))),
     ]
     assert [call.what for call in facts["worker-3.jsonl"].observed_calls] == ["finish stale"]
     assert facts["worker-1.jsonl"].connected_ns == (ns(0),)

@@ -39,10 +39,7 @@ PERCENTILES: dict[str, Any] = {"phase": "all", "series": "a", "p50_ms": 1.5, "p9
 TAILS: list[dict[str, Any]] = [{}, {"phase": "calm"}, {"p50_ms": None}, {"series": "b", "p99_9_ms": None, "p99_ms": None}]
 READ: dict[Any, Sequence[Any]] = {
     **{
-        float: (1, 1.5, True, float("inf"), "1"),
-        int: (1, True, 1.0),
-        str: ("a", 1),
-        bool: (True, 0),
+        **{float: (1, 1.5, True, float("inf"), "1"), int: (1, True, 1.0), str: ("a", 1), bool: (True, 0)},
         float | None: (None, 2, "x"),
     },
     **{tuple[int, ...]: ([1, 2], [1.0], 1), tuple[float, float]: ([1, 2], [1], 1), Mapping[str, int]: ({"a": 1}, {"a": "b"}, [])},
@@ -193,10 +190,7 @@ def verdicts() -> Told:
 
 SPEC: dict[str, Any] = {
     **{
-        "seed": 7,
-        "empty": "",
-        "harness_errors": ["<no> disk"],
-        "plan": [{"fault": "1"}],
+        **{"seed": 7, "empty": "", "harness_errors": ["<no> disk"], "plan": [{"fault": "1"}]},
         "versions": {"server": "9", "none": ""},
     },
     **{"machine": {"cores": 2, "memory_bytes": 3 * 2**30, "load": [0.1, 2]}, "calibration": {"lag_ms": 1.5, "each": [1]}},

@@ -57,12 +57,9 @@ def test_the_rows_of_a_job_come_with_file_and_line_in_order_of_time(tmp_path: Pa
     (one,) = gathered(run, ("J1", "twice", sentence))
     told = [(line["what"], line["answer"], line["process"], line["at_s"], line["named"]) for line in one["rows"]]
     assert told == [
-        ("enqueue", "created", "producer-1", 40.0, False),
-        ("claim", "leased", "worker-1", 40.1, True),
-        ("handle", "ok", "worker-1", 40.11, True),
-        ("claim", "leased", "worker-3", 40.2, True),
-        ("finish", "ok, finished", "worker-3", 40.4, True),
-        ("finish", "no answer", "worker-1", 41.2, True),
+        *(("enqueue", "created", "producer-1", 40.0, False), ("claim", "leased", "worker-1", 40.1, True)),
+        *(("handle", "ok", "worker-1", 40.11, True), ("claim", "leased", "worker-3", 40.2, True)),
+        *(("finish", "ok, finished", "worker-3", 40.4, True), ("finish", "no answer", "worker-1", 41.2, True)),
     ]
     assert (one["check"], one["level"], one["note"], one["left_out"]) == ("J1", "violated", "", 0)
     for line in one["rows"]:
@@ -129,9 +126,7 @@ def test_many_violations_bound_the_names_and_say_so(tmp_path: Path, monkeypatch:
     run = healthy(tmp_path / "run").write()
     found = gathered(run, ("J1", "quiet-0", "x"), ("J1", "quiet-1", "x"), ("J4", "quiet-2", "x"))
     assert [(one["check"], one["subject"], bool(one["rows"])) for one in found] == [
-        ("J1", "quiet-0", True),
-        ("J4", "quiet-2", True),
-        ("J1", "quiet-1", False),
+        *(("J1", "quiet-0", True), ("J4", "quiet-2", True), ("J1", "quiet-1", False)),
     ]
     assert "not searched for" in found[2]["note"]
 

@@ -148,11 +148,8 @@ def test_a_lost_write_explains_nothing_but_what_contradicts_it(tmp_path: Path, r
     stale = {("J3", "stale", "violated"), ("J6", "doubled", "violated")}
     overlap = {("J1", "overlap", "violated")}
     assert found == {
-        "ended-before-the-window": stale,
-        "twice-before-the-fault": stale | overlap,
-        "twice-after-the-fault": stale | overlap,
-        "lost-after-the-fault": {("J4", "lost", "violated")},
-        "held-by-what-was-not-renewed": overlap,
+        **{"ended-before-the-window": stale, "twice-before-the-fault": stale | overlap, "twice-after-the-fault": stale | overlap},
+        **{"lost-after-the-fault": {("J4", "lost", "violated")}, "held-by-what-was-not-renewed": overlap},
         # Its enqueue and its claim may both be gone.
         "unfinished": {("J4", "lost", "declared")},
     }
@@ -281,9 +278,7 @@ def test_the_time_of_a_fault_ends_with_the_next_inject_after_its_heal() -> None:
     )
     assert [(one.fault, one.next_ns) for one in found] == [
         # What came while it was in force does not end its time.
-        ("1-net-latency", 90),
-        ("2-worker-freeze", 90),
-        ("3-net-down", NEVER_NS),
+        *(("1-net-latency", 90), ("2-worker-freeze", 90), ("3-net-down", NEVER_NS)),
     ]
 
 

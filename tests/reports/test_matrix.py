@@ -15,16 +15,8 @@ from tests.reports.figures import figures_told as figures_told
 
 def drill(name: str, **fields: Any) -> dict[str, Any]:
     found = {
-        "name": name,
-        "clean": False,
-        "defect": "a <defect>",
-        "check": "J3",
-        "wanted": "violated",
-        "closure": ["J3", "J6"],
-        "shape": "jobs on embedded: worker-freeze",
-        "seed": 1,
-        "run": f"run-{name}",
-        "verdict": "violated",
+        **{"name": name, "clean": False, "defect": "a <defect>", "check": "J3", "wanted": "violated", "closure": ["J3", "J6"]},
+        **{"shape": "jobs on embedded: worker-freeze", "seed": 1, "run": f"run-{name}", "verdict": "violated"},
         "checks": {"H0": "valid", "J3": "violated", "J6": "violated", "J10": "valid"},
         "why": "",
     }
@@ -80,14 +72,10 @@ def line(what: str, unit: str, per_minute: float | None, half: float = 0.1, *, a
     points = [[10.0 * number, at + (per_minute or 0.0) * number / 6] for number in range(360)]
     known = per_minute is not None
     return {
-        "what": what,
-        "unit": unit,
-        "per_minute": per_minute,
+        **{"what": what, "unit": unit, "per_minute": per_minute},
         "interval": [per_minute - half, per_minute + half] if per_minute is not None else None,
-        "first": at if known else None,
-        "last": at + 60 * (per_minute or 0) if known else None,
-        "samples": 354 if known else 0,
-        "complaint": "" if known else "3 samples, it needs 354",
+        **{"first": at if known else None, "last": at + 60 * (per_minute or 0) if known else None},
+        **{"samples": 354 if known else 0, "complaint": "" if known else "3 samples, it needs 354"},
         "points": points if known else points[:3],
     }
 
@@ -96,10 +84,8 @@ def line(what: str, unit: str, per_minute: float | None, half: float = 0.1, *, a
 def run(tmp_path: Path) -> Path:
     """The folder of a soak."""
     lines = [
-        line("memory of worker-1", "MB", 0.02),
-        line("used_memory of the server", "MB", 2.5, at=20),
-        line("median of latency", "ms", 0.5, half=0.3),
-        line("p99 of latency", "ms", None),
+        *(line("memory of worker-1", "MB", 0.02), line("used_memory of the server", "MB", 2.5, at=20)),
+        *(line("median of latency", "ms", 0.5, half=0.3), line("p99 of latency", "ms", None)),
     ]
     content = {"schema": 1, "id": "20261127-000000-soak-seed1", "warm_up_s": 60.0, "total_s": 3_600.0, "lines": lines}
     (tmp_path / "soak.json").write_text(json.dumps(content))

@@ -25,11 +25,7 @@ COSTS: dict[str, Any] = {
 }
 FINDING = {"name": "no-token", "text": "Completion carries <b>no</b> token.", "checks": ["J6"], "rows": 3, "examples": []}
 FOUND: dict[str, Any] = {
-    "schema": 1,
-    "id": "20261122-034545-compare-seed1-all",
-    "seed": 1,
-    "quick": False,
-    "started_utc": "2026-11-22T03:45:45Z",
+    **{"schema": 1, "id": "20261122-034545-compare-seed1-all", "seed": 1, "quick": False, "started_utc": "2026-11-22T03:45:45Z"},
     "versions": {"server": "Valkey server v=9.1.2", "python": "3.11.2"},
     "git_commit": "abc",
     "machine": {"cores": 2, "memory_bytes": 2**33, "kernel": "Linux 6", "load": [0.1, 0.2, 0.3]},
@@ -55,10 +51,8 @@ def test_the_text_and_the_page_have_a_row_for_each_measure_and_no_markup_of_othe
 
 
 NO_COMPARISONS = [
-    (None, "models.json of .*: No such file or directory"),
-    ("{", "models.json of .* is not JSON"),
-    ("[]", "models.json of .* is not of schema 1"),
-    ('{"schema": 2}', "models.json of .* is not of schema 1"),
+    *((None, "models.json of .*: No such file or directory"), ("{", "models.json of .* is not JSON")),
+    *(("[]", "models.json of .* is not of schema 1"), ('{"schema": 2}', "models.json of .* is not of schema 1")),
 ]
 
 

@@ -153,11 +153,7 @@ FOUND = {
 LOSSY: dict[str, Any] = {
     "verdict": "valid",
     "spec": {"id": "20260101-000000-bench-seed1", "topology": "sentinel", "durability": "server", "loss": [LOSS]},
-    "findings": [FOUND],
-    "measures": {**NO_MEASURES, "lost": 1},
-    "checks": [],
-    "reasons": [],
-    "slo": [],
+    **{"findings": [FOUND], "measures": {**NO_MEASURES, "lost": 1}, "checks": [], "reasons": [], "slo": []},
 }
 
 
@@ -253,9 +249,7 @@ def test_recovery_of_both_kinds_of_connection_is_told_apart_and_why() -> None:
 
 
 ONE_KIND = [
-    [DIRECT_KILL],
-    [PROXIED_KILL],
-    [{**DIRECT_KILL, "recovery_ms": None}, PROXIED_KILL],
+    *([DIRECT_KILL], [PROXIED_KILL], [{**DIRECT_KILL, "recovery_ms": None}, PROXIED_KILL]),
     [{**DIRECT_KILL, "jobs": 0}, PROXIED_KILL],
 ]
 

@@ -67,13 +67,10 @@ finished_per_s = 100
 def test_a_file_names_objectives_with_their_bounds(tmp_path: Path) -> None:
     found = {line.name: (line.bound, line.unit, line.at_least) for line in read(write(tmp_path, WHOLE), channels=False)}
     assert found == {
-        "latency.all.end_to_end.p50_ms": (40, "ms", False),
-        "latency.all.end_to_end.p99_ms": (1_000.5, "ms", False),
+        **{"latency.all.end_to_end.p50_ms": (40, "ms", False), "latency.all.end_to_end.p99_ms": (1_000.5, "ms", False)},
         "latency.recover-kill.queue_delay.max_ms": (12_000, "ms", False),
-        "recovery.slowest_ms": (11_000, "ms", False),
-        "errors.lost": (0, "share", False),
-        "errors.unfinished": (0.001, "share", False),
-        "rates.finished_per_s": (100, "per_s", True),
+        **{"recovery.slowest_ms": (11_000, "ms", False), "errors.lost": (0, "share", False)},
+        **{"errors.unfinished": (0.001, "share", False), "rates.finished_per_s": (100, "per_s", True)},
     }
 
 
@@ -286,9 +283,7 @@ def test_a_valid_run_that_missed_an_objective_has_an_exit_code_of_its_own(verdic
 def test_bounds_and_values_are_written_with_their_units() -> None:
     decided = run()
     lines = [
-        one("errors.lost", 0.001, decided),
-        one("rates.finished_per_s", 100, decided),
-        one("recovery.slowest_ms", 1, decided),
+        *(one("errors.lost", 0.001, decided), one("rates.finished_per_s", 100, decided), one("recovery.slowest_ms", 1, decided)),
     ]
     lines.append(one("latency.all.end_to_end.max_ms", 5_000, decided))
     assert [wanted(line) for line in lines] == ["at most 0.1 %", "at least 100/s", "at most 1 ms", "at most 5,000 ms"]

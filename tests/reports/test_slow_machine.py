@@ -90,9 +90,7 @@ def test_starved_are_processes_that_wait_much_for_some_seconds_of_the_load(
 
 
 UNEXPLAINED = [
-    (LOOKS_APART_MS - 1, "worker-1", False),
-    (LOOKS_APART_MS, "worker-1", True),
-    (LOOKS_APART_MS, "servers", False),
+    *((LOOKS_APART_MS - 1, "worker-1", False), (LOOKS_APART_MS, "worker-1", True), (LOOKS_APART_MS, "servers", False)),
     (LOOKS_APART_MS + 5_000, "servers", True),
 ]
 
@@ -117,9 +115,7 @@ def test_starved_is_told_alike_wherever_a_second_begins(begun_ms: int) -> None:
 
 
 LATE_LOADS = [
-    ((40.0, 40.3, 41.0)[:LATE_SLOTS], True),
-    ((40.0, 40.3), False),
-    ((40.0, 60.0, 40.0 + LATE_NS / 1e9), False),
+    *(((40.0, 40.3, 41.0)[:LATE_SLOTS], True), ((40.0, 40.3), False), ((40.0, 60.0, 40.0 + LATE_NS / 1e9), False)),
     ((40.0, 40.3, 5.5), False),
 ]
 

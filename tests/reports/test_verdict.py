@@ -21,9 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 MERGED = [
-    (["valid", "valid"], "valid"),
-    (["valid", "unknown"], "unknown"),
-    (["unknown", "violated", "valid"], "violated"),
+    *((["valid", "valid"], "valid"), (["valid", "unknown"], "unknown"), (["unknown", "violated", "valid"], "violated")),
     ([], "unknown"),
 ]
 
@@ -281,23 +279,17 @@ def doubted(id: str, *doubts: str, **counts: str) -> CheckResult:
 
 
 CAUSES = [
-    (doubted("H0", "a file is missing"), {Cause.HOLES}),
-    (doubted("H1", "not injected"), {Cause.FAULT}),
-    (doubted("H2", "met nothing"), {Cause.MISSED}),
-    (doubted("H3", "goes back in time"), {Cause.RECORDER}),
-    (doubted("H3", unknown="late load"), {Cause.SLOW}),
-    (doubted("H3", unknown="dropped load"), {Cause.SLOW}),
-    (doubted("H3", unknown="other"), {Cause.RECORDER}),
-    (doubted("J1", "no claim ever succeeded"), {Cause.NOTHING}),
+    *((doubted("H0", "a file is missing"), {Cause.HOLES}), (doubted("H1", "not injected"), {Cause.FAULT})),
+    *((doubted("H2", "met nothing"), {Cause.MISSED}), (doubted("H3", "goes back in time"), {Cause.RECORDER})),
+    *((doubted("H3", unknown="late load"), {Cause.SLOW}), (doubted("H3", unknown="dropped load"), {Cause.SLOW})),
+    *((doubted("H3", unknown="other"), {Cause.RECORDER}), (doubted("J1", "no claim ever succeeded"), {Cause.NOTHING})),
     (doubted("J1", Doubt("the check crashed: x", Cause.CRASHED)), {Cause.CRASHED}),
     (doubted("J1", "no claim", Doubt("the check crashed: x", Cause.CRASHED)), {Cause.CRASHED, Cause.NOTHING}),
     (doubted("H0", Doubt("the snapshot came late", Cause.SLOW)), {Cause.SLOW}),
-    (doubted("J4", unproven="lost"), {Cause.HOLES}),
-    (doubted("J4", astray="lost"), {Cause.CLOCK}),
+    *((doubted("J4", unproven="lost"), {Cause.HOLES}), (doubted("J4", astray="lost"), {Cause.CLOCK})),
     (doubted("J13", slow="stuck"), {Cause.SLOW}),
     (doubted("J13", unknown="stuck", slow="stuck"), {Cause.OPEN, Cause.SLOW}),
-    (doubted("J13", full="stuck"), {Cause.FULL}),
-    (doubted("J4", possible="lost"), set[Cause]()),
+    *((doubted("J13", full="stuck"), {Cause.FULL}), (doubted("J4", possible="lost"), set[Cause]())),
     (doubted("J4", violated="lost", unproven="lost"), set[Cause]()),
 ]
 

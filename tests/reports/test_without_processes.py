@@ -81,9 +81,7 @@ def test_the_cost_of_a_judge_is_that_of_its_processes_and_of_those_beside_it(
     assert (found.cpu_s, found.peak_mb, found.convert_s, found.code) == (4.0 + 5.0 + 2.0, 7.0, 3.5, 2)
     assert started[0].words == [sys.executable, "-m", "reports", "judge", str(tmp_path), "--master", "local"]
     assert (str(JUDGED), JUDGED.apart, Cost(1, 1, 1, None, 0).apart) == (
-        "seconds=2.0 cpu_s=9.0 peak_mb=300",
-        " convert_s=1.5",
-        "",
+        *("seconds=2.0 cpu_s=9.0 peak_mb=300", " convert_s=1.5", ""),
     )
     answers = iter([(77, 9, SimpleNamespace(ru_utime=0, ru_stime=0))])
     with pytest.raises(JudgeError, match="ended with -9: judge: checking"):
@@ -122,11 +120,9 @@ def test_histories_are_judged_after_the_run_that_they_are_made_of(tmp_path: Path
     assert judged == [("planted", "spark of 2 with 2g"), ("grown", "spark of 2 with 2g")]
     assert lines == [
         "judge: rows=50 seconds=2.0 cpu_s=9.0 peak_mb=300 convert_s=1.5 kinds=2 (the run that is grown, all planted)",
-        "judge: lost was planted and not found",
-        "clean grown",
+        *("judge: lost was planted and not found", "clean grown"),
         "judge: rows=1000 seconds=2.0 cpu_s=9.0 peak_mb=300 convert_s=1.5 planted=0/1 extra=1",
-        "judge: not found: J1 a k violated",
-        "judge: not planted: J1 b k violated",
+        *("judge: not found: J1 a k violated", "judge: not planted: J1 b k violated"),
         "judge: rows=1000 seconds=2.0 cpu_s=9.0 peak_mb=300 exponent=- planted=0/1 extra=1",
     ]
     found["grown"] = found["planted"]

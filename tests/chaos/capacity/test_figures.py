@@ -67,12 +67,8 @@ def test_a_step_is_void_for_its_driver(cpu_share: float, late_p99_ms: float, sam
 
 
 OF_STEPS = [
-    (None, 100, 0, 0, MET),
-    (None, 100, -5, 0, MET),
-    (None, 100.1, -5, 0, MISSED),
-    (None, 30, 0.1, 0, MISSED),
-    (None, 30, -5, 1, MISSED),
-    ("the driver used 0.9 of its core", 30, -5, 0, VOID),
+    *((None, 100, 0, 0, MET), (None, 100, -5, 0, MET), (None, 100.1, -5, 0, MISSED), (None, 30, 0.1, 0, MISSED)),
+    *((None, 30, -5, 1, MISSED), ("the driver used 0.9 of its core", 30, -5, 0, VOID)),
     ("the driver used 0.9 of its core", 300, 5, 9, VOID),
 ]
 

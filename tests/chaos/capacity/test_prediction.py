@@ -28,12 +28,10 @@ def test_a_measurement_that_reports_refuses_predicts_nothing(tmp_path: Path) -> 
 
 
 OUTCOMES = [
-    ([(BELOW, MET), (ABOVE, MISSED)] * 3, 3, 3, True),
-    ([(BELOW, MET), (ABOVE, MISSED)] * 2, 2, 2, False),
+    *(([(BELOW, MET), (ABOVE, MISSED)] * 3, 3, 3, True), ([(BELOW, MET), (ABOVE, MISSED)] * 2, 2, 2, False)),
     ([(BELOW, MET), (ABOVE, MISSED)] * 2 + [(BELOW, MET), (ABOVE, MET)], 3, 2, False),
     ([(BELOW, MET), (ABOVE, MISSED)] * 2 + [(BELOW, VOID), (ABOVE, VOID)], 2, 2, False),
-    ([(BELOW, MISSED), (ABOVE, MISSED)] * 3, 0, 3, False),
-    ([], 0, 0, False),
+    *(([(BELOW, MISSED), (ABOVE, MISSED)] * 3, 0, 3, False), ([], 0, 0, False)),
 ]
 
 

@@ -97,12 +97,9 @@ def test_every_process_has_its_proxy_and_a_history_with_an_end(drilled: ChannelD
     processes = [row for row in files["manifest"] if row["kind"] == "process" and row["role"] != "sink"]
     roles = {row["name"]: row["role"] for row in processes}
     assert roles == {
-        "harness": "harness",
-        "setup": SUBSCRIBER,
-        "consumer-1": SUBSCRIBER,
+        **{"harness": "harness", "setup": SUBSCRIBER, "consumer-1": SUBSCRIBER},
         **{f"subscriber-{number}": SUBSCRIBER for number in (1, 2, 3)},
-        "publisher-1": "publisher",
-        "publisher-2": "publisher",
+        **{"publisher-1": "publisher", "publisher-2": "publisher"},
     }
     assert all(files[name][-1]["kind"] == "close" for name in roles if name != killed.target)
 

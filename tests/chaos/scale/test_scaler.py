@@ -83,11 +83,8 @@ def test_workers_are_started_and_the_newest_told_to_stop(crew: ScaleCrew, monkey
     starting: set[str] = set()
     monkeypatch.setattr(crew, "has_begun", lambda name: name not in starting)
     for count, working, retired in (
-        (1, ["worker-1"], []),
-        (3, ["worker-1", "worker-2", "worker-3"], []),
-        (2, ["worker-1", "worker-2"], ["worker-3"]),
-        (3, ["worker-1", "worker-2", "worker-4"], ["worker-3"]),
-        (0, [], ["worker-3", "worker-1", "worker-2", "worker-4"]),
+        *((1, ["worker-1"], []), (3, ["worker-1", "worker-2", "worker-3"], []), (2, ["worker-1", "worker-2"], ["worker-3"])),
+        *((3, ["worker-1", "worker-2", "worker-4"], ["worker-3"]), (0, [], ["worker-3", "worker-1", "worker-2", "worker-4"])),
     ):
         crew.scale_to(count)
         assert (crew.working(), crew.retired) == (working, retired)
@@ -101,10 +98,7 @@ def test_workers_are_started_and_the_newest_told_to_stop(crew: ScaleCrew, monkey
 def test_workers_follow_when_more_come_and_some_go() -> None:
     def looks(first: int, *, most: int, after: tuple[int, ...]) -> list[Look]:
         phases = [
-            ("setup", first),
-            ("doubled", first),
-            (GREATEST, first),
-            (GREATEST, most),
+            *(("setup", first), ("doubled", first), (GREATEST, first), (GREATEST, most)),
             *((FALLEN, count) for count in after),
         ]
         return [{"phase": phase, "there": count} for phase, count in phases]
@@ -119,9 +113,6 @@ def test_workers_follow_when_more_come_and_some_go() -> None:
 def test_jobs_may_wait_for_as_long_as_the_metrics_let_a_backlog_be() -> None:
     objectives = {one.name: one.bound for one in read_objectives(SLO, channels=False)}
     assert objectives == {
-        "latency.all.queue_delay.p99_ms": DRAIN_MS,
-        "errors.lost": 0,
-        "errors.doubled": 0,
-        "errors.unfinished": 0.01,
+        **{"latency.all.queue_delay.p99_ms": DRAIN_MS, "errors.lost": 0, "errors.doubled": 0, "errors.unfinished": 0.01},
     }
     assert spec_of(3).workers == 1

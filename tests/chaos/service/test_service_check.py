@@ -97,9 +97,7 @@ SHAPE = "must return ids of jobs with how often each took effect, such as {'job-
 
 
 NO_EFFECTS = [
-    ("return None", SHAPE),
-    ("return [job for job, _ in each()]", SHAPE),
-    ("return {job: 'once' for job, _ in each()}", SHAPE),
+    *(("return None", SHAPE), ("return [job for job, _ in each()]", SHAPE), ("return {job: 'once' for job, _ in each()}", SHAPE)),
     ("raise LookupError('no table ' + os.environ['SMALL_DB'])", "$SMALL_DB\n"),
     ("return {'other-' + job: times for job, times in each()}", "does it count by the ids of jobs"),
 ]

@@ -204,9 +204,7 @@ def test_what_an_object_must_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 
 
 EFFECTS = [
-    ("{'a': 1, 'b': 0}", {"a": 1, "b": 0}),
-    ("[('a', 1), ('b', 1), ('a', 2)]", {"a": 3, "b": 1}),
-    ("iter([])", {}),
+    *(("{'a': 1, 'b': 0}", {"a": 1, "b": 0}), ("[('a', 1), ('b', 1), ('a', 2)]", {"a": 3, "b": 1}), ("iter([])", {})),
     *((nonsense, None) for nonsense in ("None", "3", "'abc'", "['ab']", "{'a': True}", "{'a': -1}", "{1: 1}", "[('a',)]")),
 ]
 

@@ -55,17 +55,10 @@ def step(rate: float, workers: int, *, meets: bool, seconds: float = 3.0) -> Row
     times = came.latencies_ms if meets else came.latencies_ms + 400
     spent = service(np.random.default_rng(3), 5_000)
     return {
-        "rate": rate,
-        "workers": workers,
-        "handlers_at_once": HANDLERS,
-        "seconds": seconds,
-        "offered": int(rate * seconds),
-        "finished": int(rate * seconds),
-        "dropped": 0,
+        **{"rate": rate, "workers": workers, "handlers_at_once": HANDLERS, "seconds": seconds, "offered": int(rate * seconds)},
+        **{"finished": int(rate * seconds), "dropped": 0},
         "latency_ms": {
-            "p50": float(np.quantile(times, 0.5)),
-            "p99": float(np.quantile(times, 0.99)),
-            "histogram": histogram(times),
+            **{"p50": float(np.quantile(times, 0.5)), "p99": float(np.quantile(times, 0.99)), "histogram": histogram(times)},
         },
         "service_ms": {"mean": float(spent.mean()), "histogram": histogram(spent)},
         "waiting": {"mean": came.waiting, "slope_per_s": 0.0, "slope_interval": [-0.2, 0.2] if meets else [2.0, 4.0]},
@@ -76,16 +69,11 @@ def step(rate: float, workers: int, *, meets: bool, seconds: float = 3.0) -> Row
             "possible": 1.02 * (came.waiting + came.running),
         },
         "server": {
-            "us_per_job": 80.0,
-            "cpu_share": rate * 80e-6,
-            "round_trips": 2.5,
+            **{"us_per_job": 80.0, "cpu_share": rate * 80e-6, "round_trips": 2.5},
             "sent": {"evalsha": {"calls": 2.0, "us": 60.0}, "blpop": {"calls": 0.5, "us": 12.0}},
             "inside": {"hset": {"calls": 4.0, "us": 25.0}, "zadd": {"calls": 2.0, "us": 15.0}},
         },
-        "worker": {"cpu_share": 0.3},
-        "driver": {"cpu_share": 0.3},
-        "void": None,
-        "meets": meets,
+        **{"worker": {"cpu_share": 0.3}, "driver": {"cpu_share": 0.3}, "void": None, "meets": meets},
         "arrivals_ms": [(place + 1) / rate * 1_000 for place in range(int(rate * seconds))] if meets else [],
     }
 

@@ -240,10 +240,7 @@ def test_no_time_of_the_server_counts_twice(tmp_path: Path, made: Row) -> None:
     """A script's time has that of the commands in it."""
     found = read(write(tmp_path, made)).met[-1].server
     assert sorted(page.shares(found)) == [
-        ("Lua of the scripts", 20.0),
-        ("blpop, sent", 12.0),
-        ("hset, in scripts", 25.0),
-        ("zadd, in scripts", 15.0),
+        *(("Lua of the scripts", 20.0), ("blpop, sent", 12.0), ("hset, in scripts", 25.0), ("zadd, in scripts", 15.0)),
     ]
     assert sum(us for _, us in page.shares(found)) == sum(one.us for one in found.sent.values())
 
