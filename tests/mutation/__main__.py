@@ -4,8 +4,6 @@ With files of tests, all of them that see an edit are found, and whether any oth
 Nothing but build/mutation is changed: edits are made in copies of the tree there.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -4,8 +4,6 @@
 to the first one of each `file`, or `never`; `events`, the file that gets a line of JSON for each start and each failure.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which edits a seed draws: from each area of the sources in turn, so that none goes without because another is larger."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 

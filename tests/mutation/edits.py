@@ -1,7 +1,5 @@
 """An edit: a small change of the sources that a test ought to fail with. And the choice of edits from a seed."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import tomllib

@@ -1,8 +1,6 @@
 """One edit after the other, in copies of the tree: which test sees it. Results are kept as lines of JSON, so that a second start
 goes on where the first one ended."""
 
-from __future__ import annotations
-
 import json
 import queue
 import threading

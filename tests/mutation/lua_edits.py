@@ -1,7 +1,5 @@
 """One-line edits of Lua: defects as people make them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

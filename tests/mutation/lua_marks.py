@@ -1,7 +1,5 @@
 """Scripts that say which of their lines ran: blocks of statements set marks, and the script writes them to the server's log."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

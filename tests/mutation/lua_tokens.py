@@ -1,7 +1,5 @@
 """Lua 5.1 cut into tokens, as far as edits and marks need it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Defects that the tree has already: the mutants that ship, and the rules that the simulator takes away. Each as an edit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from chaos import planting

@@ -1,7 +1,5 @@
 """One-line edits of Python: defects as people make them."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Which tests reach which lines: one recorded run of the tests in a copy of the tree, kept under build/mutation."""
 
-from __future__ import annotations
-
 import ast
 import gzip
 import hashlib

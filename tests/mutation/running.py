@@ -1,7 +1,5 @@
 """Running chosen tests in a copy of the tree: one process, ended with its owner or when a test takes far too long."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

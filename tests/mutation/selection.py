@@ -1,7 +1,5 @@
 """In which order the tests that reach an edit are run: those that are most likely to fail first, a few of each file."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence

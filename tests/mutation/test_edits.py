@@ -1,7 +1,5 @@
 """Edits are the same for the same seed, load and compile, and change one line of code each."""
 
-from __future__ import annotations
-
 import re
 from itertools import islice
 from pathlib import Path

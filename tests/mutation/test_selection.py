@@ -1,7 +1,5 @@
 """Tests are chosen by the lines that they reach, in an order that begins with the likeliest; and marks say which lines ran."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

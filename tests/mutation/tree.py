@@ -1,7 +1,5 @@
 """Copies of the working tree: edits are made there and nowhere else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator
