@@ -1,7 +1,5 @@
 """Finding and building the Toxiproxy program; Go is played by a script, the real build is the set-up's."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

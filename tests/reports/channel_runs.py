@@ -2,13 +2,11 @@
 fan-out to 1, 10 and many, long polls, a slow subscriber, a killed one, a cut connection, a restarted server, and a snapshot that
 takes the clocks back."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +38,7 @@ class Simulation:
     length_s: float
     chance: random.Random
     agenda: list[tuple[float, int, Callable[[float], None]]] = field(default_factory=list)
-    numbers: itertools.count[int] = field(default_factory=itertools.count)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
     #: (channel, subscriber) -> since when it waits for messages; absent while it works.
     waiting: dict[tuple[str, str], float] = field(default_factory=dict)
     #: Subscriber -> the process that it lives in, and how long it rests between two fetches where it is slow.

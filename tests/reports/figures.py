@@ -1,7 +1,5 @@
 """Figures as texts: what they draw, without a pixel."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,15 +1,9 @@
 """The budget of the first tier counts what Spark is asked for. The rest of it: tests/project/test_budget.py."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.budget import Budget
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_each_job_of_spark_counts_for_the_test_that_asked(spark: SparkSession, request: pytest.FixtureRequest) -> None:

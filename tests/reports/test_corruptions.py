@@ -1,8 +1,6 @@
 """What each kind of corruption makes of a run that has all that they need: of jobs, and of channels. Whether the judge sees
 them is told by the nightly tests of the corruptor."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """What the judge says of a run before it looks at any row: for hand-written facts, and on both sides of each bound."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Small functions on both sides of each bound: what comes of each, as one text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the judge and the recorder have read stays as it is: a verdict must not depend on who has looked at a value before."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import pkgutil

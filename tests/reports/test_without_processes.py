@@ -1,7 +1,5 @@
 """What starts Spark, clusters and judges, told what these would answer: no process is started."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

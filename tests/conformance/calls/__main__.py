@@ -4,8 +4,6 @@ Without an option the stored calls are played once more, and what they come to i
 With --choose, tests are run and other calls chosen from theirs: after a change of what scripts take, or for a new script.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

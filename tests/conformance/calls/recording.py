@@ -4,8 +4,6 @@ The tests know how to bring about each state that the rules speak of. What they 
 says little of a reply lends its calls all the same.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import random

@@ -1,7 +1,5 @@
 """Plays stored calls on a server: the linked scripts with a virtual clock and without chance, no other Python of the engine."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace

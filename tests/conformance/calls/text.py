@@ -1,7 +1,5 @@
 """Calls as readable text: words, replies and changes of keys. What stands before ` -> ` is read back to the byte."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re

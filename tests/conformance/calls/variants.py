@@ -4,8 +4,6 @@ The corpus reaches each line of a script with few values. Here some of its calls
 of keys, what they leave behind, and words beside those that they were sent with.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import defaultdict

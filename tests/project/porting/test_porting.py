@@ -5,8 +5,6 @@ Others are on the page docs/migrating.md, in parts of both sides. Each runs as i
 or a service that is asked over HTTP.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

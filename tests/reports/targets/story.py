@@ -1,10 +1,8 @@
 """Hand-written histories of a job queue: a few jobs, at instants in seconds, as the processes of a drill write them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from record.history import LoadedFile, upgrade
 
@@ -30,21 +28,21 @@ class Story:
     files: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     operations: int = 0
 
-    def row(self, proc: str, at_s: float, kind: str, **columns: Any) -> Story:
+    def row(self, proc: str, at_s: float, kind: str, **columns: Any) -> Self:
         rows = self.files.setdefault(proc, [])
         head = {"v": 8, "seq": len(rows), "proc": f"{proc}.1", "t_ns": round(at_s * S), "kind": kind}
         rows.append({**head, **columns})
         return self
 
-    def sent(self, job: int, at_s: float, *, kind: str = "ok") -> Story:
+    def sent(self, job: int, at_s: float, *, kind: str = "ok") -> Self:
         """The producer sends a job, and is answered within a tenth of a second."""
         return self._operation("producer-1", "enqueue", job, at_s, at_s + 0.1, kind)
 
-    def ran(self, job: int, at_s: float, *, took_s: float | None = 0.5, by: str = "worker-2") -> Story:
+    def ran(self, job: int, at_s: float, *, took_s: float | None = 0.5, by: str = "worker-2") -> Self:
         """A worker runs a job; None: it never came to the end."""
         return self._operation(by, "handle", job, at_s, None if took_s is None else at_s + took_s, "ok")
 
-    def _operation(self, proc: str, f: str, job: int, at_s: float, end_s: float | None, kind: str) -> Story:
+    def _operation(self, proc: str, f: str, job: int, at_s: float, end_s: float | None, kind: str) -> Self:
         self.operations += 1
         op = f"{proc}-{self.operations}"
         head = {"f": f, "op": op, "first_send_ns": round(at_s * S), "items": [{"job": str(job), "nonce": op}]}
@@ -53,7 +51,7 @@ class Story:
             self.row(proc, end_s, "operation", **head, type=kind, done_ns=round(end_s * S))
         return self
 
-    def killed(self, fault: str, at_s: float, *jobs: int, by: str = "worker-1", witnessed: bool = True) -> Story:
+    def killed(self, fault: str, at_s: float, *jobs: int, by: str = "worker-1", witnessed: bool = True) -> Self:
         """The worker gets SIGKILL while it runs the jobs, and is replaced a second later."""
         for job in jobs:
             self.ran(job, at_s - 0.2, took_s=None, by=by)
