@@ -19,6 +19,7 @@ from bench.channels.workload import CHANNELS, LONG_MS, ChannelWorkload, of_share
 from engine.models.dsps import clock_ahead
 from engine.testing import EmbeddedServer, free_port
 from tests.bench.real_parts import Page, Processes, rows_of, wait_until
+from tests.given import Output
 
 MS = 1_000_000
 HEADLESS = ("--headless", "--only-summary", "--exit-code-on-error", "0")
@@ -150,9 +151,7 @@ def test_everybody_gets_in_order_whatever_is_published(server: EmbeddedServer, p
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_replaced_by_one_of_the_same_share(
-    server: EmbeddedServer, processes: Processes, tmp_path: Path
-) -> None:
+def test_a_killed_process_is_replaced_by_one_of_its_share(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     sent, killed, read = tmp_path / "publisher-1.jsonl", tmp_path / "subscriber-1.jsonl", tmp_path / "subscriber-3.jsonl"
     first = subscriber(processes, server.url, killed)
     everybody = len(of_share("subscriber-1"))
@@ -213,9 +212,7 @@ BAD_OPTIONS = [
 
 
 @pytest.mark.parametrize(("arguments", "line"), BAD_OPTIONS)
-def test_bad_options_end_with_one_line(
-    server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
-) -> None:
+def test_bad_options_are_one_line(server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str) -> None:
     assert line in processes.refused(("--host", server.url, *arguments), partial(locust, processes))
 
 
@@ -229,9 +226,7 @@ WRONG_SHARES = [
 
 
 @pytest.mark.parametrize(("arguments", "line"), WRONG_SHARES)
-def test_a_plain_process_says_in_one_line_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], line: str
-) -> None:
+def test_a_plain_process_says_what_is_wrong(tmp_path: Path, capsys: Output, arguments: tuple[str, ...], line: str) -> None:
     (tmp_path / "there.jsonl").touch()
     assert subscribe(["subscribe", *(word.format(folder=tmp_path) for word in arguments)]) == 2
     output = capsys.readouterr().err
@@ -253,9 +248,7 @@ def test_by_hand_with_a_server_of_its_own(processes: Processes, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_the_page_starts_the_same_seed_again_with_ids_of_its_own(
-    server: EmbeddedServer, processes: Processes, tmp_path: Path
-) -> None:
+def test_the_page_starts_a_seed_again_with_ids_of_its_own(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     port = free_port()
     words = ("--web-host", "127.0.0.1", "--web-port", str(port), "--host", server.url, "--subscribers", "4")
     process = processes.start("locust", "-f", "bench/channel_locustfile.py", *words, "--share", "subscriber-1", log="locust.log")

@@ -22,9 +22,7 @@ def jobs_with(rows: list[dict[str, Any]], *results: str) -> list[str]:
     return sorted(item["job"] for row in rows for item in row["items"] if item.get("result") in results)
 
 
-def test_a_consumer_beside_producers_works_off_what_they_send(
-    server: EmbeddedServer, processes: Processes, tmp_path: Path
-) -> None:
+def test_a_consumer_beside_producers_works_off_their_jobs(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     producer, consumer, sink = (tmp_path / name for name in ("producer-1.jsonl", "consumer-1.jsonl", "consumer-1.sink.jsonl"))
     locust = processes.locust(
         *(*HEADLESS, "-u", "3", "--consumers", "1", "--host", server.url, "--rate", "60", "--seed", "3"),
@@ -110,7 +108,5 @@ BAD_SETTINGS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "line"), BAD_SETTINGS)
-def test_bad_settings_end_with_one_line(
-    server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
-) -> None:
+def test_bad_settings_are_one_line(server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str) -> None:
     assert line in processes.refused(("--headless", "--host", server.url, *arguments), processes.locust)

@@ -8,6 +8,7 @@ import pytest
 
 from bench.micro import http_enqueue, http_face, http_wake
 from tests.bench.real_parts import TWO_CORES
+from tests.given import Output, Patch
 
 pytestmark = TWO_CORES
 
@@ -65,9 +66,7 @@ TOO_SMALL = {"--polls 0": "1 to 100000", "--listeners -5": "1 to 10000", "--seco
 
 
 @pytest.mark.parametrize(("words", "bound"), TOO_SMALL.items())
-def test_a_size_that_nobody_can_measure_is_refused_before_a_server_starts(
-    words: str, bound: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_size_nobody_can_measure_is_refused_before_a_server(words: str, bound: str, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(http_face, "Runner", lambda *_: pytest.fail("it has begun"))
     with pytest.raises(SystemExit, match="2"):
         http_face.main(words.split())

@@ -115,9 +115,7 @@ BAD_OPTIONS = [
 
 
 @pytest.mark.parametrize(("arguments", "line"), BAD_OPTIONS)
-def test_bad_options_end_with_one_line(
-    server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
-) -> None:
+def test_bad_options_are_one_line(server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str) -> None:
     assert line in processes.refused(("--headless", "--host", server.url, *arguments), processes.locust)
 
 

@@ -184,9 +184,7 @@ def test_the_floor_is_held_against_another_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_interrupted_benchmark_is_one_line(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stopped_benchmark_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(words: list[str]) -> int:
         raise KeyboardInterrupt
 

@@ -25,9 +25,7 @@ LAST_LINES = [
 
 
 @pytest.mark.parametrize(("load", "last"), LAST_LINES)
-def test_a_load_that_fails_or_ends_is_named_in_the_last_line(
-    server: EmbeddedServer, tmp_path: Path, load: str, last: str
-) -> None:
+def test_a_load_that_fails_or_ends_is_in_the_last_line(server: EmbeddedServer, tmp_path: Path, load: str, last: str) -> None:
     (tmp_path / "shop.py").write_text(f"{SERVICE}\n\ndef load(seed):\n    {load}\n")
     command = [sys.executable, "-P", "-m", "bench.service_load", "--folder", str(tmp_path), "--queue", "shop:queue"]
     command += ["--load", "shop:load", "--rate", "50", "--prefix", "run"]

@@ -24,6 +24,7 @@ from record.environment import recording
 from tests.chaos import judged
 from tests.engine.helpers import warm
 from tests.engine.helpers.waiting import wait_until
+from tests.given import Output, Patch
 
 #: Long enough that each tenant and unique key of the load occurs.
 LOAD_S = 30
@@ -114,9 +115,7 @@ def test_a_run_of_processes_that_others_start_is_whole_and_valid(tmp_path: Path,
     assert (verdict["measures"]["lost"], verdict["measures"]["doubled"]) == (0, 0)
 
 
-def test_a_load_that_nobody_starts_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_load_that_nobody_starts_is_said(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(attendance, "PATIENCE_S", 1.0)
     with attending(tmp_path / "runs") as made:
         pass
@@ -166,7 +165,7 @@ def test_a_given_server_is_left_as_it_was_whatever_ends_the_harness(tmp_path: Pa
     ]
 
 
-def test_a_queue_that_makes_jobs_by_itself_has_no_end_and_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_queue_that_makes_jobs_by_itself_has_no_end_and_is_refused(tmp_path: Path, capsys: Output) -> None:
     with testing.EmbeddedServer() as server:
         with Queue("bench", url=server.url) as queue:
             queue.schedules.put("beat", every_ms=3_600_000, job_name="report", payload={})
@@ -203,8 +202,8 @@ UNRECORDED = [
 @pytest.mark.parametrize(("start", "words"), UNRECORDED)
 def test_who_does_not_record_is_named_in_place_of_a_wait(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Output,
     start: Callable[[Attended], object],
     words: tuple[str, ...],
 ) -> None:

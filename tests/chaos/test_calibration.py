@@ -17,8 +17,7 @@ from chaos.scenarios.channels import Channels
 from chaos.spec import RunSpec
 from engine.testing import EmbeddedServer
 from reports.catch_up import LAG_HIGHEST_MS, LAG_OF_CALIBRATION
-
-Patch = pytest.MonkeyPatch
+from tests.given import Output, Patch
 
 SECOND_NS = 1_000_000_000
 #: What complaints end with, and what is said of a rate that is carried.
@@ -112,9 +111,7 @@ def test_channels_publish_at_the_same_part_of_their_rates() -> None:
     assert slower.channels != usual.channels == made.at_rate(calibrate(carrying(500))).channels
 
 
-def test_a_machine_that_is_too_slow_is_said_before_the_load(
-    tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_that_is_too_slow_is_said_before_the_load(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(run, "calibrated", lambda *_: calibrate(carrying(10)))
     assert cli.main(["run", "bench", "--faults", "worker-kill", "--runs", str(tmp_path)], Interrupts()) == 2
     said = capsys.readouterr().out.splitlines()

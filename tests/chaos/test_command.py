@@ -23,9 +23,7 @@ from chaos.scenarios import bench
 from chaos.simulate.games import GAMES
 from chaos.spec import RunSpec
 from chaos.verbs import OF_SPEC, PLAYED, VERBS, Verb
-
-Patch = pytest.MonkeyPatch
-Output = pytest.CaptureFixture[str]
+from tests.given import Output, Patch
 
 
 def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -67,9 +67,7 @@ def test_a_drill_and_its_costs_make_an_entry(arguments: argparse.Namespace, tmp_
     assert worst([found]) == 0
 
 
-def test_what_fails_is_missing_and_said_and_the_rest_is_measured(
-    arguments: argparse.Namespace, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_what_fails_is_said_and_the_rest_is_measured(arguments: argparse.Namespace, tmp_path: Path, monkeypatch: Patch) -> None:
     def no_drill(*_: object, **__: object) -> None:
         raise HarnessError("no server")
 

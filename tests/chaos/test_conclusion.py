@@ -14,8 +14,7 @@ from chaos.interrupts import Interrupts
 from chaos.plan import draw, worker_names
 from chaos.processes import ROOT
 from chaos.spec import RunSpec
-
-Patch = pytest.MonkeyPatch
+from tests.given import Output, Patch
 
 
 def conclude(folder: Path, *, errors: list[str], loaded: bool = True) -> tuple[int, list[str]]:
@@ -44,9 +43,7 @@ def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, m
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(0, 2), (1, 1), (2, 2), (3, 2)])
-def test_a_drill_that_failed_is_never_valid_and_a_violation_counts(
-    code: int, exit_code: int, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_failed_drill_is_never_valid_a_violation_counts(code: int, exit_code: int, tmp_path: Path, monkeypatch: Patch) -> None:
     """What it left is announced as that."""
     judge_says(monkeypatch, code)
     found, lines = conclude(tmp_path, errors=[INTERRUPTED])
@@ -78,9 +75,7 @@ sys.exit({"valid": 0, "unknown": 2}[verdict])
 
 
 @pytest.mark.parametrize(("errors", "verdict", "code"), [([], "valid", 0), (["interrupted by SIGINT"], "unknown", 2)])
-def test_there_is_one_verdict_line(
-    errors: list[str], verdict: str, code: int, tmp_path: Path, monkeypatch: Patch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_one_verdict_line(errors: list[str], verdict: str, code: int, tmp_path: Path, monkeypatch: Patch, capfd: Output) -> None:
     monkeypatch.setattr(judge, "judge_command", lambda run: [sys.executable, "-c", HONEST_JUDGE, str(run)])
     exit_code, lines = conclude(tmp_path, errors=errors)
     said = [*lines, *capfd.readouterr().out.splitlines()]
@@ -114,9 +109,7 @@ OBJECTIVES = [
 
 @pytest.mark.usefixtures("undrilled")
 @pytest.mark.parametrize(("options", "objectives"), OBJECTIVES)
-def test_a_run_gets_a_copy_of_its_objectives(
-    options: tuple[str, ...], objectives: str, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_run_keeps_its_objectives(options: tuple[str, ...], objectives: str, tmp_path: Path, monkeypatch: Patch) -> None:
     """Those of the tree hold for the default lease."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text("[errors]\ndead = 0.1\n")

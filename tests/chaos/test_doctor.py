@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos import doctor, installed
+from tests.given import Output, Patch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,9 +67,7 @@ def test_a_tool_that_does_not_run_is_not_there(tmp_path: Path, script: str) -> N
 
 
 @pytest.mark.parametrize("checkout", [True, False])
-def test_a_wheel_is_asked_for_nothing_that_a_checkout_alone_needs(
-    checkout: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wheel_is_asked_for_nothing_of_a_checkout(checkout: bool, tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(installed, "CHECKOUT", checkout)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -29,9 +29,7 @@ def make(folder: Path) -> Drill:
     return drill
 
 
-def test_the_kill_of_a_directly_connected_worker_shows_and_those_behind_proxies_wait_for_the_lease(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_kill_of_a_direct_worker_shows_and_those_behind_proxies_wait_for_leases(spark: SparkSession, tmp_path: Path) -> None:
     drill, verdict = judged.drilled(make, lambda made: made.folder.path, tmp_path, spark)
     assert drill.errors == [] and verdict["verdict"] == "valid", json.dumps(verdict["reasons"], indent=1)
     first, other = verdict["measures"]["recovery"]

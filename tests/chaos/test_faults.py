@@ -129,9 +129,7 @@ def test_kill_is_witnessed_by_waitpid_with_the_jobs_in_hand(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize("taken", [3, 1])
-def test_the_replacement_starts_once_the_jobs_have_started_elsewhere_or_after_the_bound(
-    stage: Stage, taken: int, request: pytest.FixtureRequest
-) -> None:
+def test_the_replacement_starts_after_its_jobs_or_the_bound(stage: Stage, taken: int, request: pytest.FixtureRequest) -> None:
     if taken < 3:
         request.getfixturevalue("impatient")
     fault, _ = stage.injected(WorkerKill)
@@ -233,9 +231,7 @@ def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: M
     assert process_states(stage.victim.pid) == {"T"}
 
 
-def test_a_freeze_after_which_no_handler_of_others_ends_is_undone_and_tried_again(
-    make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_freeze_after_which_no_other_ends_is_tried_again(make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "STALL_S", 0.3)
     stops: list[int] = []
 
@@ -254,9 +250,7 @@ def test_a_freeze_after_which_no_handler_of_others_ends_is_undone_and_tried_agai
     assert process_states(stage.victim.pid) == {"T"}
 
 
-def test_handlers_of_others_that_take_long_are_no_reason_to_stop_again_and_again(
-    make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_handlers_of_others_are_no_reason_to_stop_again(make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "STALL_S", 0.1)
     stage = make_stage()
     stage.others_take(token("long", 22))

@@ -88,9 +88,7 @@ def test_a_replay_is_over_http_again(tmp_path: Path) -> None:
     ("checkout", "told"),
     [(True, "`make setup` installs"), (False, r"pip install 'ironclaim_harness-.*\[http\]' ironclaim_client-")],
 )
-def test_packages_that_are_missing_are_one_line_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkout: bool, told: str
-) -> None:
+def test_missing_packages_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkout: bool, told: str) -> None:
     drill, plan = made_drill(tmp_path, 1)
     scenario = replay.read(drill.folder.path).scenario(plan.faults)
     drill.folder.release()

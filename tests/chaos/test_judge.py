@@ -67,9 +67,7 @@ def test_a_judge_that_crashed_or_contradicts_itself_is_unknown(code: int, verdic
     assert exit_code == 2 and f"exit code {code}" in complaint
 
 
-def test_runs_that_are_judged_together_have_a_code_each_and_one_without_a_new_verdict_is_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_judged_together_have_a_code_each_unknown_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verdicts = {"one": "valid", "two": "violated", "three": "unknown"}
     runs = [tmp_path / name for name in (*verdicts, "four")]
     for run in runs:
@@ -174,9 +172,7 @@ class InterruptingLock:
         self.release()
 
 
-def test_a_signal_inside_the_wait_for_the_judge_does_not_leave_its_lock_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_inside_the_wait_for_the_judge_leaves_its_lock_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = judge_module.start_guarded
 
     def start_with_lock(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:

@@ -80,9 +80,7 @@ BLAMED = [
 
 
 @pytest.mark.parametrize(("checks", "causes", "too_slow"), BLAMED)
-def test_whether_only_the_machine_is_to_blame_is_told_by_causes(
-    checks: dict[str, str], causes: dict[str, list[str]], too_slow: bool, tmp_path: Path
-) -> None:
+def test_causes_blame_the_machine(checks: dict[str, str], causes: dict[str, list[str]], too_slow: bool, tmp_path: Path) -> None:
     """The words of the reasons decide nothing."""
     entries = [{"id": check, "verdict": found, "why": "it rained"} for check, found in checks.items()]
     written = {"verdict": "unknown", "checks": entries, "reasons": ["it rained"], "causes": causes}
@@ -121,9 +119,7 @@ LAST_LINES = [
 
 
 @pytest.mark.parametrize(("results", "line", "code"), LAST_LINES)
-def test_the_last_line_counts_and_the_exit_code_is_0_only_when_all_is_as_it_must_be(
-    results: list[Result], line: str, code: int
-) -> None:
+def test_the_last_line_counts_and_0_is_only_for_all_as_it_must_be(results: list[Result], line: str, code: int) -> None:
     assert (last_line(results), exit_code(results)) == (line, code)
 
 

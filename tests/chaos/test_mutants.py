@@ -39,9 +39,7 @@ def code_of(script: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("mutant", SCRIPTED, ids=lambda mutant: mutant.name)
-def test_scripts_differ_at_their_anchors_only_and_loader_and_server_accept_them(
-    mutant: Mutant, ironclaim_url: str, tmp_path: Path
-) -> None:
+def test_scripts_differ_at_anchors_only_and_both_readers_take_them(mutant: Mutant, ironclaim_url: str, tmp_path: Path) -> None:
     clean = scripts_folder()
     planted = mutants.plant(mutant, clean, tmp_path / "lua")
     assert planted is not None

@@ -71,9 +71,7 @@ def test_a_fault_that_did_nothing_has_no_witness(name: str, stage: Stage, monkey
 
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("name", "spared"), [*zip(NAMES, 2 * TARGETS.split(","), strict=True)])
-def test_a_fault_that_spared_a_target_has_no_witness(
-    name: str, spared: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_that_spared_one_has_no_witness(name: str, spared: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     poison, cut = stage.network.poison, stage.network.cut
     monkeypatch.setattr(stage.network, "poison", lambda names, toxics: poison(set(names) - {spared}, toxics))
     monkeypatch.setattr(stage.network, "cut", lambda names: cut(set(names) - {spared}))

@@ -19,9 +19,7 @@ from chaos.judge import Verdict
 from chaos.topologies import CLUSTER, DURABILITIES, TOPOLOGIES
 from reports.errors import JudgeError
 from reports.nights import last_nights
-
-Patch = pytest.MonkeyPatch
-Output = pytest.CaptureFixture[str]
+from tests.given import Output, Patch
 
 DAY = date(2026, 11, 27)
 
@@ -116,9 +114,7 @@ def test_a_date_is_one() -> None:
     assert cli.parse(["campaign", "nightly", "--date", "2026-11-27"]).date == DAY
 
 
-def test_a_night_that_has_no_time_leaves_its_cells_unknown_and_says_so(
-    tmp_path: Path, monkeypatch: Patch, capsys: Output
-) -> None:
+def test_a_night_without_time_leaves_its_cells_unknown_and_says_so(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     def drilled(drills: list[schedule.NightDrill], place: Path, *_: object) -> list[CellResult]:
         assert place == tmp_path / "nightly" / "2026-11-27"
         return [CellResult(drill, "", Verdict("valid")) for drill in drills]

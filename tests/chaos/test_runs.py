@@ -40,9 +40,7 @@ PRUNED = [((4, 3, 2, 1, 0), 2, 3), ((14.1, 13.9, 0), 20, 1), ((1, 0), 2, 0)]
 
 
 @pytest.mark.parametrize(("ages", "keep", "gone"), PRUNED, ids=["all but the newest", "beyond the age", "none"])
-def test_runs_are_pruned_by_number_and_by_age_even_when_few(
-    tmp_path: Path, ages: tuple[float, ...], keep: int, gone: int
-) -> None:
+def test_runs_are_pruned_by_number_and_age_even_when_few(tmp_path: Path, ages: tuple[float, ...], keep: int, gone: int) -> None:
     names = make(tmp_path, *ages)
     assert runs.prune(tmp_path, keep=keep, keep_days=14, now_s=NOW_S) == names[:gone]
     assert kept(tmp_path) == set(names[gone:])

@@ -25,6 +25,7 @@ from chaos.soaking import Soak, Times
 from chaos.spec import RunSpec
 from chaos.targets.drill import TargetDrill
 from tests.chaos.drills import prepared
+from tests.given import Output, Patch
 
 NONE = plan.Plan(1, plan.Pace(), ())
 
@@ -66,8 +67,8 @@ def test_a_scenario_has_its_drill_its_folder_and_its_words(
     kind: type[Frame[Any]],
     said: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Output,
 ) -> None:
     monkeypatch.setattr(target, "command_of", lambda library: ["adapter"])
     scenario = make()
@@ -83,7 +84,7 @@ def test_a_scenario_has_its_drill_its_folder_and_its_words(
     drill.folder.release()
 
 
-def test_an_attended_run_starts_no_server_and_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attended_run_starts_no_server_and_measures_nothing(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("IRONCLAIM_REDIS_SERVER", str(tmp_path / "gone"))
     made = attended.Attended(spec=RunSpec("20260101-000000-attended-seed1"), plan=NONE)
     drill = prepared(made, tmp_path / "runs", url="redis://127.0.0.1:1")

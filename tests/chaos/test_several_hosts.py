@@ -57,9 +57,7 @@ def test_every_process_measures_its_clock_at_its_start_and_at_its_end(recorded: 
         assert max(offsets_us) - min(offsets_us) < 1_000_000
 
 
-def test_a_clock_that_is_ahead_is_found_and_does_no_harm(
-    recorded: tuple[Drill, Verdict], tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_clock_ahead_is_found_and_does_no_harm(recorded: tuple[Drill, Verdict], tmp_path: Path, spark: SparkSession) -> None:
     drill, plain = recorded
     history = History(drill.folder.path, random.Random(1))
     for proc in (PRODUCER, history.workers()[0]):

@@ -100,7 +100,7 @@ def children(spark: SparkSession) -> set[psutil.Process]:
     return {*own, *(below for child in own for below in child.children(recursive=True))}
 
 
-def test_the_clean_engine_is_valid_when_replies_are_lost_a_worker_is_killed_and_leases_end_early(
+def test_the_clean_engine_is_valid_with_lost_replies_a_killed_worker_and_ended_leases(
     drills: tuple[Drilled, Drilled],
 ) -> None:
     drill, verdict = drills[0].drill, drills[0].verdict

@@ -12,9 +12,7 @@ import pytest
 from chaos import calibration, ddmin, interrupts, replay
 from chaos.errors import HarnessError, Interrupted
 from chaos.plan import Pace, Plan, PlannedFault
-
-Patch = pytest.MonkeyPatch
-Output = pytest.CaptureFixture[str]
+from tests.given import Output, Patch
 
 FAULTS = (
     PlannedFault("1-worker-kill", "worker-kill", "worker-2", 0, "worker-4"),
@@ -105,9 +103,7 @@ def test_a_drill_that_proves_nothing_is_taken_for_not_enough_and_said(tmp_path: 
     assert out.splitlines()[-1].endswith("drills: 4-worker-kill")
 
 
-def test_a_drill_that_violates_another_check_is_taken_for_not_enough_and_said(
-    tmp_path: Path, monkeypatch: Patch, capsys: Output
-) -> None:
+def test_a_drill_that_violates_another_check_is_not_enough_and_said(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("4-worker-kill",))
 
     def another(order: Any, *_: object) -> tuple[int, Path]:

@@ -121,9 +121,7 @@ def test_each_connection_hears_once_that_the_slot_has_moved(stage: Stage) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["limits", pytest.param("everything", marks=pytest.mark.slow)])
-def test_a_seed_replays_to_the_byte_also_under_another_hash_order(
-    name: str, stage: Stage, ironclaim_server: EmbeddedServer
-) -> None:
+def test_a_seed_replays_to_the_byte_under_another_hash_order(name: str, stage: Stage, ironclaim_server: EmbeddedServer) -> None:
     """And on the other server, where there is one."""
     first = stage.play(plan_of(3, BY_NAME[name]))
     here = digest(first)

@@ -128,9 +128,7 @@ def test_what_needs_exact_times_is_taken_from_formats_that_have_them(unit_ms: in
     assert exact and missing == (exact if unit_ms > 1 else set())
 
 
-def test_models_take_turns_and_the_last_line_is_the_sum(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_take_turns_and_the_last_line_sums_up(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chaos.simulate.command.GAMES", games := {name: GAMES[name] for name in ("bridge", "dsps")})
     assert main(["simulate", "--model", "all", "--profile", "clock", "--seed", "2", "--minutes", "0"], Interrupts()) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -72,9 +72,7 @@ def test_a_url_by_way_of_a_proxy_keeps_all_but_host_and_port() -> None:
     assert through("redis://me:secret@10.0.0.1:7000/2", Address(HOST, 8)) == "redis://me:secret@127.0.0.1:8/2"
 
 
-def test_each_toxic_reads_back_bites_and_is_healed(
-    client: ToxiproxyClient, proxy: tuple[str, Address], ironclaim_server: EmbeddedServer
-) -> None:
+def test_a_toxic_bites_and_heals(client: ToxiproxyClient, proxy: tuple[str, Address], ironclaim_server: EmbeddedServer) -> None:
     name, address = proxy
     server = Address(HOST, ironclaim_server.port)
     assert answers(address)
@@ -121,9 +119,7 @@ def test_what_the_server_refuses_is_one_line(client: ToxiproxyClient, proxy: tup
         assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_port_in_use_is_one_line_for_the_server_for_a_proxy_and_for_its_return(
-    client: ToxiproxyClient, proxy: tuple[str, Address], tmp_path: Path
-) -> None:
+def test_a_port_in_use_is_one_line_for_all_three(client: ToxiproxyClient, proxy: tuple[str, Address], tmp_path: Path) -> None:
     name, address = proxy
     with socket.socket() as other:
         other.bind((HOST, 0))
@@ -202,9 +198,7 @@ def test_it_does_not_outlive_an_owner_that_is_killed(tmp_path: Path) -> None:
     wait_for(lambda: is_gone(child), "its end")
 
 
-def test_a_network_heals_all_its_proxies_also_when_one_cannot_be(
-    ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_proxies_heal_but_one_that_cannot(ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Network(ironclaim_url, program=program(), log=tmp_path / "log") as network:
         names = [f"worker-{number}" for number in range(1, 4)]
         for name in names:

@@ -107,9 +107,7 @@ def test_a_repeated_claim_is_one_lease(watch: Watch, worker: WorkerHistory) -> N
     assert seen(watch).claimed == {"a": [10]}
 
 
-def test_claimed_elsewhere_needs_another_process_and_a_later_fence(
-    watch: Watch, worker: WorkerHistory, other: WorkerHistory
-) -> None:
+def test_elsewhere_is_another_process_with_a_later_fence(watch: Watch, worker: WorkerHistory, other: WorkerHistory) -> None:
     worker.claim(A, B, C)
     worker.claim(token("a", 20))
     other.claim(token("b", 5, "2"))

@@ -4,12 +4,11 @@ import os
 import re
 from pathlib import Path
 
-import pytest
-
 from bench.__main__ import PROGRAMS
 from chaos import cli, verbs
 from reports.command import OTHERS
 from tests.ci_scripts import loaded
+from tests.given import Output, Patch
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted((ROOT / "docs").rglob("*.md"))
@@ -20,7 +19,7 @@ FORMER = loaded(ROOT / ".ci/former_targets")
 ABOUT_BEFORE = {"python -m chaos bench", "make soak"}
 
 
-def test_the_pages_have_what_is_told_now(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pages_have_what_is_told_now(capsys: Output) -> None:
     columns = os.environ.get("COLUMNS")
     assert GENERATOR.main(["--check"]) == 0, capsys.readouterr().err + "make generate writes the pages anew"
     assert os.environ.get("COLUMNS") == columns
@@ -35,9 +34,7 @@ def test_what_means_the_same_everywhere_is_told_once() -> None:
     assert page.count("  --seed, --all, --runs, --keep, --keep-days: as in every run\n") > 3
 
 
-def test_a_page_that_tells_something_else_or_lacks_a_command_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_that_tells_something_else_or_lacks_a_command_is_found(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     pages = tuple(tmp_path / path.name for path in GENERATOR.PAGES)
     for page, path in zip(pages, GENERATOR.PAGES, strict=True):
         page.write_text(path.read_text().replace("draws load and faults (default 1;", "draws load and faults (default 2;"))

@@ -13,6 +13,7 @@ from bench.__main__ import PROGRAMS as BENCHMARKS
 from chaos.cli import parse
 from reports.command import parser as reports_parser
 from tests.ci_scripts import loaded
+from tests.given import Output, Patch
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -163,7 +164,7 @@ GOOD = [
 ]
 
 
-def read(monkeypatch: pytest.MonkeyPatch, target: str, given: dict[str, str]) -> int:
+def read(monkeypatch: Patch, target: str, given: dict[str, str]) -> int:
     """The exit code, as in a process that make starts."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", [str(ROOT / ".ci/former_targets")])
@@ -171,18 +172,14 @@ def read(monkeypatch: pytest.MonkeyPatch, target: str, given: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(("target", "given", "said"), WRONG)
-def test_a_wrong_option_is_refused_as_its_program_would(
-    target: str, given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_option_is_refused(target: str, given: dict[str, str], said: str, monkeypatch: Patch, capsys: Output) -> None:
     assert read(monkeypatch, target, given) == 2
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith(said)
 
 
 @pytest.mark.parametrize(("target", "given"), GOOD)
-def test_what_can_be_run_or_not_be_read_is_not_refused(
-    target: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_runs_or_cannot_be_read_is_no_error(target: str, given: dict[str, str], monkeypatch: Patch, capsys: Output) -> None:
     assert (read(monkeypatch, target, given), *capsys.readouterr()) == (0, "", "")
 
 
@@ -201,7 +198,7 @@ def test_options_are_read_before_anything_is_set_up(bare: Path, words: tuple[str
     assert told.startswith(said) and told.count("the set-up has begun") == said.count("the set-up has begun")
 
 
-def test_an_old_python_reads_what_make_runs_before_the_set_up_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_python_reads_what_make_runs_before_the_set_up_refuses_it(monkeypatch: Patch) -> None:
     ast.parse((ROOT / ".ci/former_targets").read_text(), feature_version=(3, 7))
     assert loaded(ROOT / ".ci/setup").PYTHON_MIN == FORMER.PYTHON_MIN
     monkeypatch.setattr(FORMER, "PYTHON_MIN", (99, 0))

@@ -112,9 +112,7 @@ NOT_IN_THE_WHEEL = [
 
 
 @pytest.mark.parametrize(("words", "told"), NOT_IN_THE_WHEEL)
-def test_what_the_wheel_has_not_is_one_line_before_anything_starts(
-    commands: Path, tmp_path: Path, words: list[str], told: str
-) -> None:
+def test_what_the_wheel_lacks_is_one_line_before_a_start(commands: Path, tmp_path: Path, words: list[str], told: str) -> None:
     done = said(commands, tmp_path, *words)
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "runs").exists()
     assert told in done.stderr and done.stderr.count("\n") == 1

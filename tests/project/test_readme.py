@@ -173,9 +173,7 @@ def test_the_fixture_snippet_is_a_test_that_passes(ironclaim_url: str) -> None:
         assert queue.counts().waiting == 1
 
 
-def test_the_test_of_a_service_passes_on_its_server(
-    ironclaim_queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_test_of_a_service_passes_on_its_server(ironclaim_queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop/jobs.py").write_text(SHOP)
     monkeypatch.syspath_prepend(tmp_path)

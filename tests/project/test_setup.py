@@ -14,9 +14,7 @@ from types import ModuleType
 import pytest
 
 from tests.ci_scripts import loaded
-
-Patch = pytest.MonkeyPatch
-Output = pytest.CaptureFixture[str]
+from tests.given import Output, Patch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -209,9 +207,7 @@ def test_programs_off_debians_path_are_found(setup: ModuleType, steps: list[str]
     assert steps == []
 
 
-def test_without_the_right_to_install_a_server_is_an_error_and_the_others_are_remarks(
-    setup: ModuleType, monkeypatch: Patch, capfd: Output
-) -> None:
+def test_without_the_right_to_install_only_a_server_is_an_error(setup: ModuleType, monkeypatch: Patch, capfd: Output) -> None:
     monkeypatch.setenv("PATH", "")
     words = "no {0} on PATH; install it, on Debian: sudo apt-get install {1}"
     for tool, program, package in (("browser", "chromium", "chromium"), ("node", "node", "nodejs")):

@@ -92,9 +92,7 @@ def test_a_run_in_which_nothing_happened_proves_nothing(tmp_path: Path, checked:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("strays", "waited", "verdict"), [(0, 0.0, "valid"), (42, 0.0, "violated"), (42, 1.0, "unknown")])
-def test_strays_are_in_doubt_where_somebody_got_no_core(
-    strays: int, waited: float, verdict: str, tmp_path: Path, checked: Checked
-) -> None:
+def test_strays_without_a_core_are_in_doubt(strays: int, waited: float, verdict: str, tmp_path: Path, checked: Checked) -> None:
     """Who got no core may have heard of the new server later than it must."""
     story = good_channels.healthy(tmp_path / "run")
     shown = replaced(story, strays)

@@ -22,6 +22,7 @@ from reports.page.channels.series import ChannelSeries, Fall, channel_series, fa
 from reports.page.timeline import Axis, Window, axis
 from reports.table import render
 from reports.verdict import NO_MEASURES
+from tests.given import Patch
 from tests.golden import same
 from tests.reports.channel_story import ChannelStory
 from tests.reports.figures import page_of
@@ -148,7 +149,7 @@ def test_the_whole_page_of_a_run(
     drawn: ChannelSeries,
     run: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     """With a check, faults and a violation that are made up; what is printed and measured, and what proves nothing in it.
 

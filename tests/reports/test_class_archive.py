@@ -104,9 +104,7 @@ def test_an_archive_that_nobody_maps_any_more_goes_when_a_new_one_comes(tmp_path
 # What PySpark asks the JVM for again and again is asked for once.
 
 
-def test_a_function_of_columns_is_one_call_of_java_when_its_name_is_known(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_known_function_of_columns_is_one_call_of_java(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def made() -> Any:
         return F.array(F.lit(1), F.col("id"))
 

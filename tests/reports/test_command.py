@@ -30,6 +30,7 @@ from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults
 from reports.interrupts import Interrupts
 from reports.verdict import NO_MEASURES, undecided
+from tests.given import Output, Patch
 from tests.reports import good_run, story
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ pytestmark = pytest.mark.timeout(2 * JUDGE_S)
 
 
 @pytest.fixture
-def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(spark: SparkSession, monkeypatch: Patch, capsys: Output) -> Command:
     """`judge FOLDER` in this process and the shared session: (exit code, stdout, stderr)."""
     monkeypatch.setattr(reports.judge, "spark_session", lambda *_: nullcontext(spark))
 
@@ -79,18 +80,14 @@ def test_a_valid_run_in_a_fresh_interpreter(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("verdict", "exit_code"), [("valid", 0), ("violated", 1), ("unknown", 2)])
-def test_the_exit_code_tells_the_verdict(
-    run: Path, command: Command, monkeypatch: pytest.MonkeyPatch, verdict: str, exit_code: int
-) -> None:
+def test_the_exit_code_tells_the_verdict(run: Path, command: Command, monkeypatch: Patch, verdict: str, exit_code: int) -> None:
     monkeypatch.setattr(reports.judge, "evaluate", lambda *_: ({**undecided("because", {}), "verdict": verdict}, None))
     code, out, _ = command(run)
     assert (code, out.splitlines()[-1]) == (exit_code, f"verdict: {verdict}")
     assert json.loads((run / "verdict.json").read_text())["verdict"] == verdict
 
 
-def test_objectives_of_the_run_and_of_another_file(
-    tmp_path: Path, run: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_objectives_of_the_run_and_of_another_file(tmp_path: Path, run: Path, command: Command, monkeypatch: Patch) -> None:
     """The exit code is 3 for an objective that a valid run missed. A file that cannot be used is as bad as a broken spec."""
     measures = {**NO_MEASURES, "enqueued": 100, "lost": 2}
     check = {**check_of("J1"), "verdict": "valid"}
@@ -162,9 +159,7 @@ def test_what_cannot_be_judged_is_one_clear_line_and_unknown(run: Path, command:
     assert words in (run / "junit.xml").read_text()
 
 
-def test_a_page_that_cannot_be_drawn_is_one_line_and_changes_nothing(
-    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_cannot_be_drawn_is_a_line_and_changes_nothing(tmp_path: Path, command: Command, monkeypatch: Patch) -> None:
     def stumble(*_: object) -> None:
         raise ValueError("no ink\nno paper")
 
@@ -177,7 +172,7 @@ def test_a_page_that_cannot_be_drawn_is_one_line_and_changes_nothing(
     assert json.loads((run / "verdict.json").read_text())["reasons"] == ["because"]
 
 
-def test_what_an_older_judge_left_goes_first(run: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_older_judge_left_goes_first(run: Path, command: Command, monkeypatch: Patch) -> None:
     """A judge that dies leaves nothing that looks new."""
     old = [run / name for name in ("verdict.json", "junit.xml", "evidence.json", "report.html")]
     for path in old:
@@ -275,9 +270,7 @@ def test_a_stdout_without_the_characters_gets_escapes(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "") and "spec.json of t\\xfcr is not JSON" in done.stdout
 
 
-def test_a_signal_that_was_swallowed_still_leaves_no_verdict(
-    run: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_that_was_swallowed_leaves_no_verdict(run: Path, command: Command, monkeypatch: Patch) -> None:
     """A KeyboardInterrupt inside a finalizer is lost; that the signal came is not."""
     interrupts = Interrupts()
     monkeypatch.setattr(reports.judge, "INTERRUPTS", interrupts)
@@ -311,7 +304,7 @@ def test_a_missing_run_folder(tmp_path: Path, command: Command) -> None:
     assert err.splitlines() == [f"judge: run folder {tmp_path / 'nowhere'} does not exist"]
 
 
-def test_a_verdict_that_cannot_be_written_is_never_a_pass(run: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_that_cannot_be_written_is_never_a_pass(run: Path, command: Command, monkeypatch: Patch) -> None:
     monkeypatch.setattr(reports.judge, "evaluate", lambda *_: ({**undecided("because", {}), "verdict": "valid"}, None))
     (run / "verdict.json.new").symlink_to("/dev/full")
     code, out, err = command(run)
@@ -319,9 +312,7 @@ def test_a_verdict_that_cannot_be_written_is_never_a_pass(run: Path, command: Co
     assert err.splitlines()[-1] == "judge: verdict.json of run cannot be written: No space left on device"
 
 
-def test_a_judge_that_is_interrupted_leaves_no_older_verdict(
-    run: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_judge_that_is_interrupted_leaves_no_old_verdict(run: Path, command: Command, monkeypatch: Patch) -> None:
     (run / "verdict.json").write_text('{"verdict": "valid"}')
 
     def interrupt(*_: object) -> None:
@@ -335,9 +326,7 @@ def test_a_judge_that_is_interrupted_leaves_no_older_verdict(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "line"), [(signal.SIGTERM, "reading"), (signal.SIGINT, "starting Spark")])
-def test_a_judge_that_is_told_to_stop_takes_its_jvm_and_scratch_with_it(
-    tmp_path: Path, run: Path, number: int, line: str
-) -> None:
+def test_a_judge_that_is_told_to_stop_takes_jvm_and_scratch_with_it(tmp_path: Path, run: Path, number: int, line: str) -> None:
     """In the middle of a query, and while the JVM starts."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -360,9 +349,7 @@ def test_a_judge_that_is_told_to_stop_takes_its_jvm_and_scratch_with_it(
     ("trouble", "said"),
     [(KeyboardInterrupt(), "interrupted after 2 kinds"), (JudgeError("no such job"), "no such job"), (OSError("full"), "full")],
 )
-def test_corruptions_that_are_judged_are_told_when_the_rest_cannot_be(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trouble: BaseException, said: str
-) -> None:
+def test_corruptions_so_far_are_told(run: Path, monkeypatch: Patch, capsys: Output, trouble: BaseException, said: str) -> None:
     def corrupt(*_: object) -> Iterator[Seen]:
         for kind in list(KINDS.values())[:2]:
             yield Seen(kind, "a job", (kind.check,))
@@ -377,18 +364,14 @@ def test_corruptions_that_are_judged_are_told_when_the_rest_cannot_be(
 
 
 @pytest.mark.parametrize(("missed", "code"), [(0, 0), (1, 1), (2, 1)])
-def test_a_corruption_that_its_check_does_not_see_is_exit_code_1(
-    run: Path, monkeypatch: pytest.MonkeyPatch, missed: int, code: int
-) -> None:
+def test_a_corruption_that_its_check_does_not_see_is_exit_code_1(run: Path, monkeypatch: Patch, missed: int, code: int) -> None:
     found = [Seen(kind, "a job", (kind.check,) * (number >= missed)) for number, kind in enumerate(list(KINDS.values())[:2])]
     monkeypatch.setattr(reports.command, "spark_session", lambda *_: nullcontext())
     monkeypatch.setattr(reports.corrupt.command, "corrupt", lambda *_: found)
     assert main(["corrupt", str(run)]) == code
 
 
-def test_a_command_without_spark_says_under_its_own_name_that_it_was_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_without_spark_that_is_interrupted_says_so_by_name(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     def interrupted(_: object) -> tuple[str, int]:
         raise KeyboardInterrupt
 
@@ -396,7 +379,7 @@ def test_a_command_without_spark_says_under_its_own_name_that_it_was_interrupted
     assert (main(["list", str(tmp_path)]), capsys.readouterr()) == (2, ("", "list: interrupted\n"))
 
 
-def test_the_end_of_a_jvm_that_was_interrupted_prints_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_jvm_that_was_interrupted_prints_no_traceback(monkeypatch: Patch) -> None:
     interrupts = Interrupts()
     interrupts.asked = 1
     monkeypatch.setattr(reports.session, "INTERRUPTS", interrupts)
@@ -434,7 +417,7 @@ def test_missing_java_names_what_installs_it(tmp_path: Path, run: Path) -> None:
     assert done.stdout.splitlines()[-1] == "verdict: unknown"
 
 
-def test_no_java_at_all_names_what_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_names_what_installs_it(tmp_path: Path, monkeypatch: Patch) -> None:
     from reports.errors import JudgeError
     from reports.session import require_java
 
@@ -459,13 +442,13 @@ def test_a_wrong_master_is_one_clear_line(run: Path) -> None:
 
 @pytest.mark.parametrize("words", ["compare --a x --b y", "capacity x", "simulation x", "corrupt x"])
 @pytest.mark.parametrize("seed", ["-1", "x", "1.5", f"{2**53}", pytest.param("9" * 5_000, id="long")])
-def test_a_seed_that_nothing_can_be_drawn_with_is_one_line(words: str, seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_that_nothing_can_be_drawn_with_is_one_line(words: str, seed: str, capsys: Output) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([*words.split(), "--seed", seed])
     assert capsys.readouterr().err.endswith(f"argument --seed: {seed!r}: it must be a whole number from 0 to {2**53 - 1}\n")
 
 
-def test_wrong_arguments_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_exit_2(capsys: Output) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["judge"])
     assert stopped.value.code == 2 and "the following arguments are required: run" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from reports.compare.metrics import MAIN
 from reports.compare.page import tone
 from reports.compare.sides import interleaved, obstacles, read_side
 from reports.compare.words import NO_DIFFERENCE, answer, render
+from tests.given import Output
 from tests.golden import same
 from tests.reports.conftest import steady
 from tests.reports.repetitions import SPEC, TYPICAL, judged, sides
@@ -106,7 +107,7 @@ TOO_FEW = [
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 @pytest.mark.parametrize(("count", "names", "needed"), TOO_FEW)
 def test_too_few_repetitions_name_how_many_are_needed(
-    count: int, names: list[str], needed: str, factor: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    count: int, names: list[str], needed: str, factor: float, tmp_path: Path, capsys: Output
 ) -> None:
     a, b = sides(tmp_path / "runs", count, noise=0.001, factor=factor)
     assert call(a, b, tmp_path / "out", *(word for name in names for word in ("--metric", name))) == 2
@@ -158,9 +159,7 @@ UNLIKE = [
 
 
 @pytest.mark.parametrize(("fields", "complaint"), UNLIKE)
-def test_unlike_runs_are_refused_with_the_field(
-    fields: dict[str, Any], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unlike_runs_are_refused_with_the_field(fields: dict[str, Any], complaint: str, tmp_path: Path, capsys: Output) -> None:
     a, b = sides(tmp_path / "runs", 4, noise=0.01)
     assert obstacles(read_side(a), read_side(b)) == []
     edit(b[2], **fields)
@@ -170,7 +169,7 @@ def test_unlike_runs_are_refused_with_the_field(
     assert re.search(f"warnings\n  compared although {complaint}", capsys.readouterr().out)
 
 
-def test_a_run_that_is_not_valid_is_refused_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_not_valid_is_refused_by_its_name(tmp_path: Path, capsys: Output) -> None:
     a, b = sides(tmp_path / "runs", 4, noise=0.01)
     (b[1] / "verdict.json").write_text((b[1] / "verdict.json").read_text().replace('"verdict": "valid"', '"verdict": "violated"'))
     assert call(a, b, tmp_path / "out") == 2
@@ -191,16 +190,14 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("broken", "complaint"), BROKEN)
-def test_a_verdict_without_measures_is_one_line(
-    broken: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_verdict_without_measures_is_one_line(broken: str, complaint: str, tmp_path: Path, capsys: Output) -> None:
     a, b = sides(tmp_path / "runs", 4, noise=0.01)
     (a[0] / "verdict.json").write_text(broken)
     assert call(a, b, tmp_path / "out") == 2
     assert re.fullmatch(f"compare: verdict.json of {a[0].name} .*{complaint}.*\n", capsys.readouterr().err)
 
 
-def test_a_run_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_counts_once(tmp_path: Path, capsys: Output) -> None:
     a, b = sides(tmp_path / "runs", 4, noise=0.01)
     assert call([*a, a[0]], b, tmp_path / "out", "--any") == 2
     assert call(a, [*b, a[0]], tmp_path / "out", "--any") == 2
@@ -230,7 +227,7 @@ def test_values_are_those_of_the_run(tmp_path: Path) -> None:
     assert {name: found[name] for name in TYPICAL} == pytest.approx(TYPICAL) and "offered_per_s" not in found
 
 
-def test_folders_of_runs_the_page_and_the_json_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_of_runs_the_page_and_the_json_file(tmp_path: Path, capsys: Output) -> None:
     a, b = sides(tmp_path / "runs", 6, noise=0.01, factor=0.8)
     for side, runs in (("a", a), ("b", b)):
         (tmp_path / side).mkdir()

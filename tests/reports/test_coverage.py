@@ -179,9 +179,7 @@ def test_observed_calls_are_found_in_the_rows(story: Story, spark: SparkSession)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("named", "found"), [(True, ("valid", "")), (False, ("unknown", "3-lease-expired proves nothing"))])
-def test_the_end_of_a_lease_that_a_fault_has_ended_must_have_been_refused(
-    named: bool, found: tuple[str, str], story: Story, checked: Checked
-) -> None:
+def test_the_end_of_an_ended_lease_must_be_refused(named: bool, found: tuple[str, str], story: Story, checked: Checked) -> None:
     """It may be sent when the fault is over. That of another lease proves nothing."""
     story.spec["plan"] = [*story.spec["plan"], {"fault": "3-lease-expired", "name": "lease-expired", "target": "worker-1"}]
     lease = story.leased("worker-1", "struck", 40.1, enqueued=40.0)

@@ -68,9 +68,7 @@ UNDESCRIBED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("finding", "second"), UNDESCRIBED)
-def test_what_a_finding_does_not_describe_stays_a_violation(
-    finding: dict[str, Any], second: str, story: Story, checked: Checked
-) -> None:
+def test_what_no_finding_describes_is_a_violation(finding: dict[str, Any], second: str, story: Story, checked: Checked) -> None:
     story.spec |= {"findings": [finding], "workers": 4}
     finished_twice(story, "both", second)
     verdict, why = checked(story.write(), "J6")["J6"]

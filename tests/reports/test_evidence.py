@@ -184,7 +184,7 @@ def channels(tmp_path: Path) -> ChannelStory:
     return healthy_channels(tmp_path / "run")
 
 
-def test_a_message_that_a_subscriber_never_got_comes_with_its_publish_and_the_calls_of_the_subscriber(
+def test_a_message_that_a_subscriber_never_got_comes_with_its_publish_and_the_subscribers_calls(
     channels: ChannelStory,
 ) -> None:
     facts = Run(spec={"model": "dsps"}, files={})

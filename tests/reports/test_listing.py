@@ -11,6 +11,7 @@ import pytest
 
 from reports.command import main
 from reports.listing.command import Entry, document, entries, objectives
+from tests.given import Output
 from tests.golden import same
 from tests.reports.conftest import steady
 from tests.reports.repetitions import TYPICAL, judged
@@ -82,9 +83,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("file", "content", "reason"), BROKEN)
-def test_a_broken_folder_is_listed_with_the_reason(
-    file: str, content: str | None, reason: str, runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_folder_is_listed_with_reason(file: str, content: str | None, reason: str, runs: Path, capsys: Output) -> None:
     path = runs / "20260101-000500-bench-seed1" / file
     path.unlink()
     if content is not None:
@@ -108,14 +107,14 @@ def test_folders_that_are_half_there_and_those_of_models(runs: Path) -> None:
     assert (found[models.name].state, found[models.name].page) == ("table of models", f"{models.name}/models.html")
 
 
-def test_the_table_and_the_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_and_the_page(runs: Path, capsys: Output) -> None:
     assert main(["list", str(runs)]) == 0
     page = (runs / "index.html").read_text()
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
     same("reports/listed.html", steady(f"{capsys.readouterr().out}\n{page}", runs))
 
 
-def test_objectives_are_shown_when_a_verdict_has_them(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_objectives_are_shown_when_a_verdict_has_them(runs: Path, capsys: Output) -> None:
     assert [objectives([{"result": result} for result in results]) for results in ([], ["met"], ["met", "unknown"])] == [
         "", "met", "1 of 2 unknown",
     ]  # fmt: skip
@@ -133,7 +132,7 @@ def test_no_name_of_a_run_is_markup(runs: Path) -> None:
     assert not re.search("<(b|i|u|script)>", page) and "&lt;script&gt;" in page
 
 
-def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capsys: Output) -> None:
     assert main(["list", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err == f"list: folder {tmp_path / 'none'}: No such file or directory\n"
     assert main(["list", str(tmp_path)]) == 0 and "there is none yet" in (tmp_path / "index.html").read_text()

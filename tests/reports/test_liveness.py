@@ -22,9 +22,7 @@ def load(story: Story, every_s: float, workers: dict[str, tuple[float, float]]) 
                 story.life(worker, f"load-{worker}-{index}", at)
 
 
-def test_a_kill_whose_jobs_never_ran_again_and_a_worker_that_claims_once_and_no_more(
-    tmp_path: Path, checked: Checked, spark: SparkSession
-) -> None:
+def test_a_kill_whose_jobs_never_ran_again_and_a_worker_that_rests(tmp_path: Path, checked: Checked, spark: SparkSession) -> None:
     """The kill proves nothing. Rule 33: a worker that never blocks again, while there is waiting work of its class."""
     story = Story(tmp_path / "run")
     cast(story)

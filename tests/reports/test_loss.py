@@ -97,9 +97,7 @@ def test_a_loss_outside_of_every_window_is_a_violation(loss: list[dict[str, Any]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("late", [4.95, 8.0])
-def test_a_server_that_was_started_again_and_lost_nothing_excuses_no_late_finish(
-    late: float, tmp_path: Path, checked: Checked
-) -> None:
+def test_a_restarted_server_that_lost_nothing_excuses_no_late_finish(late: float, tmp_path: Path, checked: Checked) -> None:
     """Its replication id is another one, its jobs are the same: a finish of a lease that is over violates before and after."""
     story = Failover(tmp_path / "run", [])
     story.spec["topology"] = "aof"

@@ -56,9 +56,7 @@ def test_a_run_that_cannot_be_looked_at_has_a_page_that_says_why(tmp_path: Path,
     assert "python -m reports judge runs/" in text
 
 
-def test_a_page_that_fails_changes_no_verdict_and_leaves_nothing_half_done(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_fails_changes_no_verdict(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     run = without_history(tmp_path / "run")
     (run / page.FILE).write_text("an older page")
     said: list[str] = []

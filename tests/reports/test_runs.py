@@ -97,9 +97,7 @@ def test_a_fault_that_did_not_bite_makes_the_run_unknown(tmp_path: Path, judged:
     assert [line["witnessed"] for line in verdict["measures"]["faults"]] == [False, True]
 
 
-def test_a_check_that_crashes_is_unknown_and_takes_no_other_with_it(
-    tmp_path: Path, judged: Judge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_that_crashes_is_unknown_and_no_other_is(tmp_path: Path, judged: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql import functions as F
 
     from reports import findings

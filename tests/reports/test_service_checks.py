@@ -84,17 +84,13 @@ def test_each_corruption_of_effects_is_seen(wrong: kinds.Edit, tmp_path: Path, r
     assert len(found) == (4 if wrong is features.effects_of_a_name_all_lost else 1)
 
 
-def test_in_a_run_from_before_names_were_declared_a_name_of_which_no_job_took_effect_needs_none(
-    story: Story, checked: Checked
-) -> None:
+def test_in_a_run_from_before_names_were_declared_a_name_without_effects_needs_none(story: Story, checked: Checked) -> None:
     work(story, "worker-1", "view", 41.0, name="view")
     counted(story, all_once())
     assert checked(story.write(), "J25") == {"J25": ("valid", "")}
 
 
-def test_a_name_of_which_every_job_loses_its_effect_is_violated_unless_it_is_declared_to_have_none(
-    story: Story, rows_of: RowsOf
-) -> None:
+def test_a_name_whose_every_job_loses_its_effect_is_violated_unless_declared_to_have_none(story: Story, rows_of: RowsOf) -> None:
     story.spec["without_effects"] = []
     for job, name in (("view", "view"), ("view-near", "view@near"), ("look", "look")):
         work(story, "worker-1", job, 41.0, name=name)
@@ -105,9 +101,7 @@ def test_a_name_of_which_every_job_loses_its_effect_is_violated_unless_it_is_dec
     assert rows_of(run, "J25") == {"look": lost}
 
 
-def test_a_second_effect_is_the_declared_cost_of_a_second_run_and_a_violation_where_once_is_promised(
-    story: Story, checked: Checked
-) -> None:
+def test_a_second_effect_is_the_cost_of_a_second_run_and_violated_where_once_is_promised(story: Story, checked: Checked) -> None:
     lost = story.claim("worker-2", "again", 41.0, told={"class": "email"})
     story.enqueue("again", 40.9)
     story.start(lost, 41.01)
@@ -136,9 +130,7 @@ def test_a_run_whose_service_counts_no_effects_is_judged_without(story: Story, c
 
 
 @pytest.mark.parametrize(("lanes", "verdict"), [(30, "valid"), (5, "violated")])
-def test_a_lane_waits_for_one_visit_to_each_of_the_others_however_many_a_service_has(
-    story: Story, checked: Checked, lanes: int, verdict: str
-) -> None:
+def test_a_lane_waits_for_one_visit_to_each_of_the_others(story: Story, checked: Checked, lanes: int, verdict: str) -> None:
     story.enqueue("waits", 40.0)
     others = [f"other-{number}" for number in range(150)]
     for number, job in enumerate(others):

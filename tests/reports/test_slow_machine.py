@@ -78,9 +78,7 @@ STARVED = [
 
 
 @pytest.mark.parametrize(("ran", "waited", "seconds", "load_since_s", "found"), STARVED)
-def test_starved_are_processes_that_wait_much_for_some_seconds_of_the_load(
-    ran: float, waited: float, seconds: int, load_since_s: int, found: bool
-) -> None:
+def test_starved_is_who_waits_much_for_seconds(ran: float, waited: float, seconds: int, load_since_s: int, found: bool) -> None:
     """They get a quarter of a core, and want half of one. All count together: one that waits little does not clear a machine on
     which the others wait."""
     usages = {"server": (ran, waited), "worker-1": (0.01, 0.0)}

@@ -24,6 +24,7 @@ from reports.bench.cost import Cost
 from reports.bench.grow import Grown
 from reports.errors import JudgeError
 from reports.interrupts import Interrupts
+from tests.given import Output, Patch
 
 JUDGED = Cost(2.0, 9.0, 300.0, 1.5, 0)
 
@@ -48,9 +49,7 @@ class Child:
         return 0
 
 
-def test_the_cost_of_a_judge_is_that_of_its_processes_and_of_those_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cost_of_a_judge_is_that_of_its_processes_and_those_beside(tmp_path: Path, monkeypatch: Patch) -> None:
     """The judge is 77 with a child 78, and 5 stands for a cluster that was there before. The memory is that of one look."""
     used = {5: 1.0, 77: 2.0, 78: 3.0}
     answers = iter([(0, 0, None), (0, 0, None), (77, 2 << 8, SimpleNamespace(ru_utime=4.0, ru_stime=0.5))])
@@ -90,7 +89,7 @@ def test_the_cost_of_a_judge_is_that_of_its_processes_and_of_those_beside_it(
     assert started[-1].ended == ["terminate", "wait"]
 
 
-def test_histories_are_judged_after_the_run_that_they_are_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_histories_are_judged_after_the_run_that_they_are_made_of(tmp_path: Path, monkeypatch: Patch) -> None:
     lines, judged = list[str](), list[tuple[str, str]]()
     found = {"planted": frozenset({("J1", "a", "k", "violated")}), "grown": frozenset({("J1", "b", "k", "violated")})}
 
@@ -135,7 +134,7 @@ def test_histories_are_judged_after_the_run_that_they_are_made_of(tmp_path: Path
     assert command.bench(Order([1, 2]), lines.append) == 1, "its time grows faster than it may"
 
 
-def test_a_drill_is_recorded_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drill_is_recorded_where_there_is_none(tmp_path: Path, monkeypatch: Patch) -> None:
     lines, words = list[str](), list[list[str]]()
     monkeypatch.setattr(command, "FOLDER", tmp_path)
 
@@ -159,9 +158,7 @@ def test_a_drill_is_recorded_where_there_is_none(tmp_path: Path, monkeypatch: py
     assert command.valid(tmp_path, "local") == tmp_path and (tmp_path / "verdict.json").exists()
 
 
-def test_the_commands_of_the_bench_are_told_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_of_the_bench_are_told_what_to_do(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     orders: list[Any] = []
 
     def bench(order: Order, say: Any) -> int:
@@ -199,7 +196,7 @@ def test_the_commands_of_the_bench_are_told_what_to_do(
         assert f"rows is '{rows}': it must be a number from 1 to 1e9" in capsys.readouterr().err
 
 
-def test_a_cluster_is_a_master_and_its_workers_and_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_is_a_master_and_its_workers_and_ends_with_its_block(monkeypatch: Patch) -> None:
     started: list[Child] = []
     killed: list[tuple[int, int]] = []
 
@@ -229,9 +226,7 @@ def test_a_cluster_is_a_master_and_its_workers_and_ends_with_its_block(monkeypat
 
 
 @pytest.mark.parametrize(("gone", "words"), [(True, "ended at once: no room"), (False, "did not come up within 0 s: no room")])
-def test_a_cluster_that_does_not_come_up_says_the_last_line_of_its_log(
-    gone: bool, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_that_fails_says_the_last_line_of_its_log(gone: bool, words: str, tmp_path: Path, monkeypatch: Patch) -> None:
     log = tmp_path / "log"
     log.write_text("first\nno room\n\n")
     monkeypatch.setattr(cluster, "START_TIMEOUT_S", 0.4)
@@ -244,9 +239,7 @@ def test_a_cluster_that_does_not_come_up_says_the_last_line_of_its_log(
     assert session.last_line(log) == ""
 
 
-def test_the_command_keeps_a_cluster_until_it_is_told_to_end(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_keeps_a_cluster_until_it_is_told_to_end(monkeypatch: Patch, capsys: Output) -> None:
     interrupts, pauses = Interrupts(), list[int]()
 
     def pause() -> None:
@@ -272,7 +265,7 @@ def test_the_command_keeps_a_cluster_until_it_is_told_to_end(
     assert reports.command.main(words) == 0
 
 
-def test_an_executor_is_waited_for_as_long_as_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_is_waited_for_as_long_as_it_may_take(monkeypatch: Patch) -> None:
     sizes = iter([1, 1, 2])
     scala = SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: next(sizes)))
     conf = SimpleNamespace(get=lambda name, default: default)

@@ -27,9 +27,7 @@ MEASURED = [
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize(("model", "topology"), MEASURED)
-def test_short_steps_are_searched_predicted_and_verified(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], model: str, topology: str
-) -> None:
+def test_short_steps_predict_and_verify(tmp_path: Path, capfd: pytest.CaptureFixture[str], model: str, topology: str) -> None:
     words = f"capacity --model {model} --topology {topology} --runs {tmp_path / 'runs'}"
     words += f" --step {STEP_S:g}s --last-step {STEP_S:g}s --verify-times 1 --no-scaling --p99-ms 5000"
     words += " --workers 1 --handlers 1 --handler-ms 15 --payload 1kb"

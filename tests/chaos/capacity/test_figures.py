@@ -74,7 +74,5 @@ OF_STEPS = [
 
 
 @pytest.mark.parametrize(("void", "p99_ms", "slope_low", "dropped", "found"), OF_STEPS)
-def test_a_step_meets_with_its_p99_its_backlog_and_nothing_dropped(
-    void: str | None, p99_ms: float, slope_low: float, dropped: int, found: str
-) -> None:
+def test_what_a_step_must_have_to_meet(void: str | None, p99_ms: float, slope_low: float, dropped: int, found: str) -> None:
     assert outcome(void, p99_ms=p99_ms, target_ms=100, slope_low_per_s=slope_low, dropped=dropped) == found

@@ -36,9 +36,7 @@ OUTCOMES = [
 
 
 @pytest.mark.parametrize(("outcomes", "met", "missed", "holds"), OUTCOMES)
-def test_a_prediction_holds_when_every_run_on_both_sides_agrees(
-    outcomes: list[tuple[float, str]], met: int, missed: int, holds: bool
-) -> None:
+def test_a_prediction_holds_when_every_run_agrees(outcomes: list[tuple[float, str]], met: int, missed: int, holds: bool) -> None:
     found = verdict(outcomes, 3)
     assert (found.met_below, found.missed_above, found.holds) == (met, missed, holds)
 

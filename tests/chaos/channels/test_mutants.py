@@ -43,9 +43,7 @@ def test_the_receipt_of_a_batch_across_the_wrap_covers_a_part_of_it(ironclaim_ur
         assert [message.clock for message in channel.fetch("reader").messages] == [CLOCK_MIN, CLOCK_MIN + 1]
 
 
-def test_the_last_message_of_a_batch_is_kept_back_and_its_receipt_covers_it(
-    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_of_a_batch_is_kept_back_and_its_receipt_covers_it(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "page", replies.page)
     planted.message_kept_back()
     with Channel("orders", models.Dsps(), url=ironclaim_url) as channel:

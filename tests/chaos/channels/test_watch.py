@@ -34,9 +34,7 @@ def answered(f: str, *items: dict[str, Any], **more: Any) -> str:
     return rows.body("operation", f=f, type="ok", op="1", items=list(items), **columns)
 
 
-def test_messages_are_counted_once_they_are_published_and_each_time_they_are_delivered(
-    watch: ChannelWatch, files: dict[str, HistoryFile]
-) -> None:
+def test_messages_are_counted_once_published_and_each_time_delivered(watch: ChannelWatch, files: dict[str, HistoryFile]) -> None:
     created, duplicate = {"message": "a", "clock": 1, "result": "created"}, {"message": "b", "clock": 2, "result": "duplicate"}
     files["subscriber-1"].append([answered("publish", created, duplicate, sends=1)])
     files["subscriber-1"].append(
@@ -76,9 +74,7 @@ def test_a_subscriber_is_ready_once_it_was_answered(watch: ChannelWatch, files: 
 @pytest.mark.parametrize(
     ("first", "again"), [(3, True), (4, True), (5, False), (CLOCK_MIN, False)], ids=["before", "the same", "after", "wrapped"]
 )
-def test_what_was_in_hand_comes_again_at_or_before_its_clock(
-    first: int, again: bool, watch: ChannelWatch, files: dict[str, HistoryFile]
-) -> None:
+def test_what_was_in_hand_comes_again(first: int, again: bool, watch: ChannelWatch, files: dict[str, HistoryFile]) -> None:
     in_hand = CLOCK_MAX if first == CLOCK_MIN else 4
     files["subscriber-2"].append([answered("fetch", {"message": "x", "clock": first})])
     # What comes later says nothing: it reads on.

@@ -87,9 +87,7 @@ NOT_OF_SERVICES = [
 
 
 @pytest.mark.parametrize(("options", "line"), NOT_OF_SERVICES)
-def test_what_cannot_be_asked_of_a_service_is_one_line_before_anything_starts(
-    tmp_path: Path, options: tuple[str, ...], line: str
-) -> None:
+def test_what_a_service_cannot_be_asked_is_one_line_before_a_start(tmp_path: Path, options: tuple[str, ...], line: str) -> None:
     done = asked("capacity", written(tmp_path), *options, "--runs", tmp_path / "runs")
     assert done.returncode == 2 and line in done.stderr and done.stderr.count("\n") == 1
     assert done.stdout == "" and not (tmp_path / "runs").exists()

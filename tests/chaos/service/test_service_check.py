@@ -57,9 +57,7 @@ def changed(file: Path, text: str, by: str) -> Path:
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("options", ["", " --log-json"])
-def test_a_service_none_of_whose_jobs_finish_is_not_ready_and_its_error_is_told_without_secrets(
-    tmp_path: Path, options: str
-) -> None:
+def test_a_service_none_of_whose_jobs_finish_is_not_ready_and_its_error_has_no_secrets(tmp_path: Path, options: str) -> None:
     file = written(tmp_path, workers=f"['{WORKER} 2{options}']")
     began_s = time.monotonic()
     done = asked("check", changed(file, WORK, "raise OSError('no  disk\\n' + os.environ['SMALL_DB'])"))

@@ -49,9 +49,7 @@ def worked(crew: ServiceCrew, name: str) -> None:
     crew.watch.view(name).completed["claim"] = 1
 
 
-def test_a_process_is_told_where_to_record_and_where_the_server_is(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_is_told_where_to_record_and_which_server(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("IRONCLAIM_URL", "IRONCLAIM_CONCURRENCY", "IRONCLAIM_HISTORY", "IRONCLAIM_REDIS_SERVER"):
         monkeypatch.setenv(name, "of-the-shell")
     crew = make("sh -c 'env; pwd; echo $0 {name}' {run}", more='[environment]\nSHOP_DB = "{run}/{name}.db"\n')

@@ -11,6 +11,7 @@ from chaos.service import names, placeholders
 from chaos.service.drill import open_queue
 from chaos.service.file import OF_OWN_HANDLERS, read, toml
 from reports import slo_file
+from tests.given import Output, Patch
 
 GOOD = {"queue": '"shop.jobs:queue"', "load": '"load:orders"', "rate": "30"}
 
@@ -174,9 +175,7 @@ UNRESOLVED = [
 
 
 @pytest.mark.parametrize(("fields", "line"), UNRESOLVED)
-def test_a_name_that_does_not_resolve_is_one_line_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, str], line: str
-) -> None:
+def test_an_unresolved_name_is_one_line_and_code_2(tmp_path: Path, capsys: Output, fields: dict[str, str], line: str) -> None:
     (tmp_path / "shop.py").write_text(SERVICE)
     file = written(tmp_path, **{"queue": '"shop:queue"', "load": '"shop:load"', **fields})
     assert cli.main(["run", str(file), "--runs", str(tmp_path / "runs")], interrupts.Interrupts()) == 2
@@ -195,7 +194,7 @@ OBJECTS = [
 
 
 @pytest.mark.parametrize(("name", "reference", "wrong"), OBJECTS)
-def test_what_an_object_must_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, reference: str, wrong: str) -> None:
+def test_what_an_object_must_be(monkeypatch: Patch, tmp_path: Path, name: str, reference: str, wrong: str) -> None:
     (tmp_path / "shop_of_names.py").write_text(SERVICE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "shop_of_names", raising=False)
@@ -210,9 +209,7 @@ EFFECTS = [
 
 
 @pytest.mark.parametrize(("told", "counts"), EFFECTS)
-def test_effects_are_added_up_for_each_job_and_anything_else_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, counts: dict[str, int] | None
-) -> None:
+def test_effects_are_added_up_for_a_job(monkeypatch: Patch, tmp_path: Path, told: str, counts: dict[str, int] | None) -> None:
     (tmp_path / "counted.py").write_text(f"def effects():\n    return {told}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "counted", raising=False)
@@ -223,7 +220,7 @@ def test_effects_are_added_up_for_each_job_and_anything_else_is_refused(
     assert names.effects("counted:effects") == counts
 
 
-def test_the_queue_of_a_service_is_made_without_settings_of_the_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_queue_of_a_service_is_made_without_settings_of_the_shell(monkeypatch: Patch, tmp_path: Path) -> None:
     text = 'import os\nfrom engine import Queue\nqueue = Queue("shop", prefix=os.environ.get("IRONCLAIM_PREFIX", "jobs"))\n'
     (tmp_path / "shop_of_shell.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)

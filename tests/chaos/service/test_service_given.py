@@ -87,9 +87,7 @@ def test_a_run_that_was_silent_for_too_long_says_so(others: Any, ironclaim_url: 
         assert not others.exists(f"{given.prefix}alive")
 
 
-def test_a_process_of_the_same_number_on_another_machine_says_nothing(
-    others: Any, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_number_of_another_machine_says_nothing(others: Any, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Given(ironclaim_url) as far:
         who = json.loads(others.get(f"{far.prefix}alive"))
         others.set(f"{far.prefix}alive", json.dumps({**who, "process": "of another container"}))

@@ -12,6 +12,7 @@ from reports.capacity.little import bottleneck, little
 from reports.capacity.measurement import read
 from reports.capacity.prediction import confirmed, predict
 from reports.simulation import measured as simulation
+from tests.given import Output, Patch
 from tests.golden import same
 from tests.reports.capacity.planted import Row, asked, content, law, saturated, write
 from tests.reports.conftest import steady
@@ -31,7 +32,7 @@ def run(made: Row, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("capacity"), made)
 
 
-def refused(run: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def refused(run: Path, capsys: Output, *arguments: str) -> str:
     """The one line with which this question is answered."""
     assert command.main(["capacity", str(run), *arguments]) == 2
     came = capsys.readouterr()
@@ -86,7 +87,7 @@ def test_a_tighter_target_leaves_workers_less_busy(run: Path, made: Row) -> None
 
 
 @pytest.mark.usefixtures("figures_told")
-def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: Output) -> None:
     assert command.main(["capacity", str(run), "--rate", "300"]) == 0
     assert json.loads((run / "plan.json").read_text()) == asked(run, "--rate", "300")
     same("reports/plan.txt", steady(capsys.readouterr().out, run))
@@ -119,9 +120,7 @@ UNANSWERABLE = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), UNANSWERABLE)
-def test_what_cannot_be_answered_says_what_can(
-    run: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
-) -> None:
+def test_what_cannot_be_answered_says_what_can(run: Path, capsys: Output, arguments: list[str], words: str) -> None:
     assert words in refused(run, capsys, *arguments)
 
 
@@ -132,7 +131,7 @@ def test_a_given_number_of_workers_is_judged(run: Path) -> None:
     assert tight["spare"] < 0 and tight["worker_lost_headroom"] < 0
 
 
-def test_what_is_too_far_is_simulated(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_far_is_simulated(run: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(simulation, "PLAN_JOBS", 40_000)
     found = asked(run, "--rate", "4000", "--simulate")
     assert found["plan"]["workers"] > 20 and found["simulated"]["jobs"] > 20_000
@@ -191,9 +190,7 @@ KNEE = {600.0: 40.0, 650.0: 45.0, 700.0: 70.0, 725.0: 80.0, 750.0: 97.0, 775.0: 
 
 
 @pytest.mark.parametrize(("spread", "low", "high"), [(0.001, 750, 800), (0.3, 700, 800), (0.9, 700, 900)])
-def test_what_the_p99_of_a_step_may_be_off_widens_the_interval(
-    tmp_path: Path, made: Row, spread: float, low: float, high: float
-) -> None:
+def test_what_a_p99_may_be_off_widens_the_interval(tmp_path: Path, made: Row, spread: float, low: float, high: float) -> None:
     """At 750 and at 800 jobs/s the p99 is near to the target: with such a spread either may be on the other side of it."""
     found = predict(read(write(tmp_path, stepped(KNEE, made, spread=spread))))
     assert 750 < found.rate < 800 and (found.low, found.high) == (low, high)
@@ -217,9 +214,7 @@ CONFIRMED = [
 
 
 @pytest.mark.parametrize(("runs", "holds", "words"), CONFIRMED)
-def test_a_prediction_is_used_when_all_runs_confirm_it(
-    tmp_path: Path, made: Row, runs: list[tuple[float, bool]], holds: bool, words: str
-) -> None:
+def test_a_prediction_needs_all_runs(tmp_path: Path, made: Row, runs: list[tuple[float, bool]], holds: bool, words: str) -> None:
     verify = [{"rate": 700.0, "times": times, "meets": meets, "p99_ms": 50.0} for times, meets in runs]
     found = confirmed(read(write(tmp_path, {**made, "verify": verify})))
     assert found.holds == holds and words in found.words
@@ -269,8 +264,6 @@ def test_prices_are_read_with_their_bounds(tmp_path: Path) -> None:
         question.read(file)
 
 
-def test_a_measurement_that_is_not_there_is_one_line_that_says_what_makes_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_measurement_that_is_not_there_is_one_line_that_says_what_makes_one(tmp_path: Path, capsys: Output) -> None:
     for path in (tmp_path, tmp_path / "none"):
         assert "does not exist; `python -m chaos capacity` measures, and says in which folder" in refused(path, capsys)

@@ -142,9 +142,7 @@ def test_what_was_never_acknowledged_may_be_lost_and_may_run(judged: Decide) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("job", "sent_s", "again_s"), [(20, 17.6, 19.0), (0, None, 5.0)], ids=["sent later", "ended before"])
-def test_a_fault_excuses_no_second_end_of_a_job_that_it_did_not_meet(
-    judged: Decide, job: int, sent_s: float | None, again_s: float
-) -> None:
+def test_a_fault_excuses_no_second_end_of_other_jobs(judged: Decide, job: int, sent_s: float | None, again_s: float) -> None:
     """The kill is in force from 4.4 s to 5.4 s, and what it cut off is to run again within 12 s; job 0 had ended at 1.7 s."""
     story = good(KILL)
     if sent_s is not None:
@@ -154,9 +152,7 @@ def test_a_fault_excuses_no_second_end_of_a_job_that_it_did_not_meet(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("promise", "broken"), [(AT_MOST, {"T2": "violated"}), (AT_LEAST, {})])
-def test_a_send_that_the_client_repeated_is_no_excuse_for_at_most_once(
-    promise: dict[str, Any], broken: dict[str, str], judged: Decide
-) -> None:
+def test_a_repeated_send_is_no_excuse_for_at_most_once(promise: dict[str, Any], broken: dict[str, str], judged: Decide) -> None:
     """Its reply was lost; the producer itself sent the job once."""
     story = good()
     for stage, at_s in (("inject", 7.0), ("witness", 7.5), ("heal", 8.0), ("healed", 8.1)):
