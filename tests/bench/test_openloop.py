@@ -98,8 +98,7 @@ def test_every_job_once_at_its_instant_whatever_the_pacers(pacers: int) -> None:
     assert loop.finish(timeout_s=60) == 0
     assert sorted(index for index, _, _ in server.sent) == list(range(300)) and server.dropped == []
     assert all(started_ns >= intended_ns for _, intended_ns, started_ns in server.sent)
-    origin = {intended_ns - round(jobs[index].offset_ms * MS) for index, intended_ns, _ in server.sent}
-    assert len(origin) == 1
+    assert len({intended_ns - round(jobs[index].offset_ms * MS) for index, intended_ns, _ in server.sent}) == 1
 
 
 def test_a_standstill_does_not_slow_the_schedule_and_is_counted(clock: Clock) -> None:

@@ -56,8 +56,7 @@ def test_a_fast_fill_makes_jobs_like_any_other(server: EmbeddedServer) -> None:
         desk = Desk(queue, place.client(server))
         scale_states.fill_fast(desk, 2_345, priority=3)
         assert queue.counts().waiting == 2_345
-        claimed = queue.driver.run(desk.claims.call(1_000))
-        assert len({job.lease.job for job in claimed.jobs}) == 1_000
+        assert len({job.lease.job for job in queue.driver.run(desk.claims.call(1_000)).jobs}) == 1_000
         with pytest.raises(RuntimeError, match="was sent 2 times"):
             meter, call = Meter(desk), queue.model.call(Count())
             desk.plain.config_resetstat = lambda: queue.driver.run(call)  # type: ignore[method-assign]
@@ -82,8 +81,7 @@ def test_a_call_misses_when_it_is_slow_or_grows(tmp_path: Path) -> None:
     table = scale.rows(found)
     assert {row["call"]: row["met"] for row in table} == {"flat": True, "slow": False, "steep": False, OWN_BULK: True}
     assert table[0]["most_ms"] == 9.0 and table[0]["p95_ms"] == 0.1
-    line = scale.last_line(table)
-    assert line == 'scale: slowest="slow" ms=6.00 (lanes) slope_max=1.00 ("steep", lanes) met=2/4'
+    assert scale.last_line(table) == 'scale: slowest="slow" ms=6.00 (lanes) slope_max=1.00 ("steep", lanes) met=2/4'
     # Imported here, because matplotlib takes a second of each process that only collects this module.
     from bench.micro.figure import draw_scale as draw
     from bench.micro.figure import markdown

@@ -45,8 +45,7 @@ def entry(arguments: argparse.Namespace, folder: Path, left_s: float = 1_000) ->
 def test_every_model_sees_every_fault_within_a_short_lease() -> None:
     spec = RunSpec(id="x", seed=1, lease_ms=models.LEASE_MS, sweep_ms=models.SWEEP_MS, liveness_slack_ms=models.LIVENESS_SLACK_MS)
     assert spec.sweep_ms <= spec.lease_ms / 4
-    plan = draw(1, workers=worker_names(3), pace=PACE)
-    assert {planned.name for planned in plan.faults} == set(FAULT_NAMES)
+    assert {planned.name for planned in draw(1, workers=worker_names(3), pace=PACE).faults} == set(FAULT_NAMES)
 
 
 def test_a_drill_and_its_costs_make_an_entry(arguments: argparse.Namespace, tmp_path: Path, monkeypatch: Patch) -> None:

@@ -35,8 +35,7 @@ def test_objectives_of_a_valid_run_are_part_of_the_exit_code(results: list[str],
     verdict = {"verdict": "valid", "slo": [{"result": result} for result in results]}
     assert judge(tmp_path, Interrupts(), command(code, tmp_path, verdict)) == (code, "")
     assert judge(tmp_path, Interrupts(), command(0 if code else 3, tmp_path, verdict))[0] == 2
-    violated = {**verdict, "verdict": "violated"}
-    assert judge(tmp_path, Interrupts(), command(1, tmp_path, violated)) == (1, "")
+    assert judge(tmp_path, Interrupts(), command(1, tmp_path, {**verdict, "verdict": "violated"})) == (1, "")
 
 
 OBJECTIVES = [

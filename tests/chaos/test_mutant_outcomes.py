@@ -94,8 +94,7 @@ def test_what_the_harness_knows_of_causes_and_checks_is_what_the_judge_writes() 
         "H1": "every fault took effect and healed",
         "J19": "delayed jobs start on time",
     }
-    given_up = Run({"harness_errors": ["jobs were still worked off"], "too_slow": True}, {})
-    (doubt,) = h1_faults_bit.doubts(given_up)
+    (doubt,) = h1_faults_bit.doubts(Run({"harness_errors": ["jobs were still worked off"], "too_slow": True}, {}))
     assert of_doubt("H1", doubt) == Cause.SLOW
 
 

@@ -55,8 +55,7 @@ def test_every_fault_of_a_cell_has_its_turn_and_one_night_in_four_has_none() -> 
 @pytest.mark.parametrize("kinds", [("a",), ("a", "b"), ("a", "b", "c"), tuple("abcdefgh"), tuple("abcdefghijklmnop")])
 def test_a_catalogue_that_grows_is_seen_in_full_within_twice_its_length(kinds: tuple[str, ...]) -> None:
     for number in range(50):
-        some = {kind for later in range(2 * len(kinds)) for kind in faults_of(kinds, 3, number + later)}
-        assert some == set(kinds)
+        assert {kind for later in range(2 * len(kinds)) for kind in faults_of(kinds, 3, number + later)} == set(kinds)
 
 
 def test_without_a_fault_that_fits_there_is_none() -> None:
@@ -161,8 +160,7 @@ def write_night(folder: Path, day: date, verdicts: dict[int, str]) -> Path:
 def test_the_page_has_each_cell_of_each_night_with_a_link_to_its_report(tmp_path: Path) -> None:
     write_night(tmp_path, DAY - timedelta(1), {})
     newest = write_night(tmp_path, DAY, {1: "violated"})
-    text = last_nights(tmp_path)
-    assert [line.split()[0] for line in text.splitlines()[3:5]] == ["2026-11-27", "2026-11-26"]
+    assert [line.split()[0] for line in last_nights(tmp_path).splitlines()[3:5]] == ["2026-11-27", "2026-11-26"]
     page, violated = (tmp_path / "index.html").read_text(), night(DAY)[1]
     assert f'href="{newest.name}/run-1/report.html"><span class="badge violated"' in page
     assert "run-0/report.html" not in page, "a report that is not there is not linked"

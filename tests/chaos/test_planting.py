@@ -75,8 +75,7 @@ def loaded(path: Path, lua: Path) -> str:
 
 
 def test_the_server_gets_no_anchor() -> None:
-    path = scripts_folder() / "core" / "claim.lua"
-    source = path.read_text()
+    source = (scripts_folder() / "core" / "claim.lua").read_text()
     assert (
         source.startswith("#!lua flags=allow-oom -- anchor: ")
         and "anchor:" not in load_model(scripts_folder(), "lanes")["claim"].text

@@ -97,8 +97,7 @@ NOT_REPEATED = [
 @pytest.mark.parametrize(("changes", "complaint"), NOT_REPEATED)
 def test_a_run_that_cannot_be_repeated_is_refused(changes: dict[str, Any], complaint: str, tmp_path: Path) -> None:
     folder, _, _ = jobs(tmp_path / "run")
-    content = json.loads((folder / "spec.json").read_text())
-    (folder / "spec.json").write_text(json.dumps({**content, **changes}))
+    (folder / "spec.json").write_text(json.dumps({**json.loads((folder / "spec.json").read_text()), **changes}))
     with pytest.raises(errors.HarnessError, match=complaint):
         replay.read(folder)
 

@@ -87,8 +87,7 @@ def shrunk(recorded: Recorded, monkeypatch: Patch) -> int:
 
 
 def test_the_faults_that_are_enough_are_said_in_the_last_line(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
-    recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("3-worker-freeze",))
-    assert shrunk(recorded, monkeypatch) == 1
+    assert shrunk(Recorded(decided(tmp_path / "run", "violated"), needed=("3-worker-freeze",)), monkeypatch) == 1
     lines = capsys.readouterr().out.splitlines()
     drills = [line for line in lines if line.startswith("shrink: drill ")]
     assert lines[-1] == f"shrink: 1 of 4 faults are enough, after {len(drills)} drills: 3-worker-freeze"
@@ -117,8 +116,7 @@ def test_a_drill_that_violates_another_check_is_not_enough_and_said(tmp_path: Pa
 
 
 def test_a_violation_that_does_not_come_again_is_not_said_to_need_all(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
-    recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("of another day",))
-    assert shrunk(recorded, monkeypatch) == 2
+    assert shrunk(Recorded(decided(tmp_path / "run", "violated"), needed=("of another day",)), monkeypatch) == 2
     assert "the violation did not come again, not even with all 4 faults" in capsys.readouterr().out.splitlines()[-1]
 
 

@@ -49,8 +49,7 @@ def test_a_short_plan_has_a_drawn_few_of_them_and_most_are_of_servers(topology: 
 
 
 def test_channels_leave_out_what_needs_one_server_or_a_proxy_for_each() -> None:
-    of_servers = fitting("cluster", hits=(catalogue.SERVERS,))
-    assert fitting("cluster", catalogue.CHANNELS) == ("subscriber-kill", *of_servers)
+    assert fitting("cluster", catalogue.CHANNELS) == ("subscriber-kill", *fitting("cluster", hits=(catalogue.SERVERS,)))
     publishers = channel_plan.publisher_names(2)
     for seed in range(20):
         faults = channel_plan.draw(seed, publishers=publishers, topology="sentinel", minutes=1).faults

@@ -111,8 +111,7 @@ def test_over_all_models_the_best_state_counts() -> None:
         return Feature(name, "Bull", name, {model: cells.get(model, reason) for model in MODELS})
 
     rows = [row("A", lanes="not yet", bull="not yet"), row("B", bull="not yet"), row("C", lanes="not applicable: later work: D")]
-    lines = lines_over_all(rows, [Proof("t::a", ("A",), "bull", "")])
-    states = [(line.state, line.why) for line in lines]
+    states = [(line.state, line.why) for line in lines_over_all(rows, [Proof("t::a", ("A",), "bull", "")])]
     assert states == [("covered", "bull"), ("not yet", "bull"), ("not applicable", "later work: D")]
 
 

@@ -15,8 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def run(product: str) -> list[tuple[int, ...]]:
     """The versions of the table's rows, lowest first."""
-    page = (ROOT / "docs" / "operating.md").read_text()
-    found = re.findall(rf"^\| {product} ([\d.]+) \|", page, re.MULTILINE)
+    found = re.findall(rf"^\| {product} ([\d.]+) \|", (ROOT / "docs" / "operating.md").read_text(), re.MULTILINE)
     return sorted(tuple(int(part) for part in version.split(".")) for version in found)
 
 

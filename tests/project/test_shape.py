@@ -54,8 +54,7 @@ def rooms_that_the_core_imports() -> Iterator[str]:
 
 
 def test_the_core_imports_no_optional_room() -> None:
-    found = {line for line in rooms_that_the_core_imports() if line.split()[0] not in SHAPE["doors"]}
-    assert sorted(found) == []
+    assert sorted({line for line in rooms_that_the_core_imports() if line.split()[0] not in SHAPE["doors"]}) == []
 
 
 def test_each_door_is_used() -> None:

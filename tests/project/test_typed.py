@@ -39,8 +39,7 @@ def by_mypy(scratch: Path, files: list[Path]) -> tuple[Flagged, str]:
 def by_pyright(scratch: Path, files: list[Path]) -> tuple[Flagged, str]:
     for path in files:
         shutil.copy(path, scratch)
-    settings = {"extraPaths": [str(ROOT)], "typeCheckingMode": "strict"}
-    (scratch / "pyrightconfig.json").write_text(json.dumps(settings))
+    (scratch / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(ROOT)], "typeCheckingMode": "strict"}))
     command = [sys.executable, "-m", "pyright", "--outputjson", f"--pythonpath={sys.executable}", f"--project={scratch}"]
     done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
     assert json.loads(done.stdout)["summary"]["filesAnalyzed"] == len(files), done.stdout + done.stderr

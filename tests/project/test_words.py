@@ -71,8 +71,7 @@ def test_the_glossary_has_some_forty_words_with_one_meaning_each() -> None:
 
 
 def glossary() -> str:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    return text.partition("[start:glossary]")[2].partition("[end:glossary]")[0]
+    return (ROOT / "CONTRIBUTING.md").read_text().partition("[start:glossary]")[2].partition("[end:glossary]")[0]
 
 
 # -- One word for one state: what people and programs read says `finished`, never done, and `dead`, never buried.

@@ -185,8 +185,7 @@ def test_processes_and_what_they_use_are_read_from_the_kernel() -> None:
     before_s, used_s, after_s = time.process_time(), cost.used_s(os.getpid()), time.process_time()
     # The kernel tells it in whole ticks.
     assert before_s - 2 / cost.TICKS_PER_S <= used_s <= after_s
-    held = cost.memory_bytes(os.getpid())
-    assert 2**20 < held <= 1_024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert 2**20 < cost.memory_bytes(os.getpid()) <= 1_024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def test_a_run_that_is_not_valid_is_not_grown(tmp_path: Path) -> None:

@@ -75,8 +75,7 @@ def test_the_files_of_grown_histories_are_as_ever(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_grown_history_is_as_valid_as_its_run(tmp_path: Path, judged: Judge, shape: str) -> None:
     run, out = healthy(tmp_path / "run").write(), tmp_path / "grown"
-    count = grow(run, ROWS, out, shape=shape).rows
-    assert count == sum(map(len, rows(out).values())) >= ROWS
+    assert grow(run, ROWS, out, shape=shape).rows == sum(map(len, rows(out).values())) >= ROWS
     verdict = judged(out)
     assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
 

@@ -119,8 +119,7 @@ def test_a_witness_that_lacks_what_a_killed_process_acknowledged_is_a_hole(tmp_p
 
 @pytest.mark.slow
 def test_fetches_without_a_witness_are_unknown(tmp_path: Path, checked: Checked) -> None:
-    story = good_channels.healthy(tmp_path / "run", witness=False)
-    told = checked(story.write(closed=good_channels.END_S), "P8")
+    told = checked(good_channels.healthy(tmp_path / "run", witness=False).write(closed=good_channels.END_S), "P8")
     assert told["P8"][0] == "unknown"
     assert "the manifest declares no sink of subscriber-1: its fetches have no second witness" in told["P8"][1]
 

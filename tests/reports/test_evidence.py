@@ -143,8 +143,7 @@ def test_many_rows_are_cut_to_those_around_the_named_ones() -> None:
     kept = [line["at_s"] for line in chosen(lines)]
     assert len(kept) == ROWS_MAX and 70.0 in kept and kept == sorted(kept)
     assert (min(kept), max(kept)) == (50.0, 89.0) or (min(kept), max(kept)) == (51.0, 90.0)
-    unnamed = [line["at_s"] for line in chosen([{**line, "named": False} for line in lines], 4)]
-    assert unnamed == [0.0, 1.0, 98.0, 99.0]
+    assert [line["at_s"] for line in chosen([{**line, "named": False} for line in lines], 4)] == [0.0, 1.0, 98.0, 99.0]
 
 
 def test_names_of_a_sentence_are_no_numbers_no_words_and_no_processes() -> None:

@@ -51,8 +51,7 @@ def test_text_picture_and_page_are_written_and_say_what_is_not_as_it_must_be(tmp
     text = caught_by(tmp_path)
     assert "missed: J3 is valid, not violated" in text and (tmp_path / TEXT).read_text().strip() == text.strip()
     assert (tmp_path / PICTURE).read_bytes().startswith(b"\x89PNG")
-    page = (tmp_path / PAGE_FILE).read_text()
-    same("reports/planted.html", steady(f"{text}\n{page}", tmp_path))
+    same("reports/planted.html", steady(f"{text}\n{(tmp_path / PAGE_FILE).read_text()}", tmp_path))
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"schema": 9}'])

@@ -28,8 +28,7 @@ def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story = healthy(tmp_path_factory.mktemp("valid") / "run")
     story.enqueue("slow", 11.0, delay_ms=2_000, intended_ns=ns(10.5), own_intended_ns=ns(10.9))
     story.run("worker-1", "slow", 13.0)
-    token = story.handled("worker-1", "hopeless", 39.1, enqueued=39.0, took=0.1, end="fail")
-    story.end("bury", token, at=39.3)
+    story.end("bury", story.handled("worker-1", "hopeless", 39.1, enqueued=39.0, took=0.1, end="fail"), at=39.3)
     story.at_end["dead"].append(("hopeless", srv_ms(39.3)))
     story.row("producer-1", "drop", 40, intended_ns=ns(39.9), count=3, detail="too late to send")
     story.spec |= {"machine": {"cores": 2, "memory_bytes": 8 * 2**30, "load": [0.1, 0.2, 0.3]}, "git_commit": "abc"}
@@ -77,8 +76,7 @@ def test_the_spec_says_how_a_process_was_connected(direct: list[str] | None, con
 def test_tables_are_written(valid: dict[str, Any], valid_run: Path, spark: SparkSession) -> None:
     """Events: one row per job of an operation, invocations only where there is no completion."""
     events = spark.read.parquet(*map(str, sorted((valid_run / "parquet").glob("*.events.parquet"))))
-    operations = events.where("item.job = 'k1' and kind = 'operation'")
-    found = sorted((row["f"], row["type"]) for row in operations.collect())
+    found = sorted((row["f"], row["type"]) for row in events.where("item.job = 'k1' and kind = 'operation'").collect())
     answered = [("claim", "ok"), ("claim", "ok"), ("enqueue", "ok"), ("finish", "ok"), ("handle", "invoke"), ("handle", "ok")]
     assert found == [*answered, ("reap", "ok")]
 

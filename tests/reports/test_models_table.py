@@ -44,8 +44,7 @@ FOUND: dict[str, Any] = {
 def test_text_and_page_have_a_row_for_each_measure_and_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / FILE).write_text(json.dumps(FOUND))
     assert command.main(["models", str(tmp_path)]) == 0
-    page = (tmp_path / PAGE_FILE).read_text()
-    same("reports/models.html", steady(f"{capsys.readouterr().out}\n{page}", tmp_path))
+    same("reports/models.html", steady(f"{capsys.readouterr().out}\n{(tmp_path / PAGE_FILE).read_text()}", tmp_path))
 
 
 NO_COMPARISONS = [

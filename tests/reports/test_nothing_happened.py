@@ -94,7 +94,6 @@ def test_what_nobody_did_is_told_and_is_no_violation(empty: list[AnyFrames], mon
         return found
 
     monkeypatch.setattr(findings, "flags_of", noted)
-    parts = [findings.violations(made, judging(made.run)) for made in empty]
-    rows = findings.united(parts).collect()
+    rows = findings.united([findings.violations(made, judging(made.run)) for made in empty]).collect()
     found = sorted(f"{row['check']} {row['kind']} {row['level']}: {row['subject']} {row['detail']}" for row in rows)
     same("reports/nothing_happened.txt", "\n".join([*flags, "", *found, ""]))

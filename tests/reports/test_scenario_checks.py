@@ -251,8 +251,7 @@ def too_few_delayed_jobs_show_no_lateness(story: Story) -> None:
 
 def foreign_retry(story: Story, claimed_s: float) -> None:
     """A retry with a delay of 500 ms that happened between 40.000 and 40.004 of the server's time; claimed again later."""
-    first = story.leased("worker-1", "again", 39.95, enqueued=39.9)
-    items = [first.item(result="ok", outcome="retried", delay_ms=500)]
+    items = [story.leased("worker-1", "again", 39.95, enqueued=39.9).item(result="ok", outcome="retried", delay_ms=500)]
     told: dict[str, Any] = {"srv_from_us": srv_ms(40.0) * 1_000, "srv_us": srv_ms(40.004) * 1_000}
     story.operation("worker-1", "retry", 40.0, items, took=0.005, **told)
     story.claim("worker-3", "again", claimed_s)

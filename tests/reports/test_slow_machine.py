@@ -108,8 +108,7 @@ def test_starved_is_told_alike_wherever_a_second_begins(begun_ms: int) -> None:
     most = {"waited": 0.62, "share": 0.2}
     for took_ms in (500, 1_010, 2_500):
         times = [(begun_ms + number * took_ms) * MS for number in range(CPU_SAMPLES * 1_010 // took_ms + 1)]
-        cpu = {"worker-1": tuple(Usage(at, at + took_ms * MS, **most) for at in times)}
-        assert starved(Run({}, {}, cpu=cpu))
+        assert starved(Run({}, {}, cpu={"worker-1": tuple(Usage(at, at + took_ms * MS, **most) for at in times)}))
 
 
 LATE_LOADS = [

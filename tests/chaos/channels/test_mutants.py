@@ -19,8 +19,7 @@ from tests.chaos.channels.presetting import preset
 
 
 def mutated(name: str, url: str, folder: Path) -> Channel:
-    lua = mutants.plant(MUTANTS[name], scripts_folder(), folder / "lua")
-    return Channel("orders", models.Dsps(), url=url, lua=lua)
+    return Channel("orders", models.Dsps(), url=url, lua=mutants.plant(MUTANTS[name], scripts_folder(), folder / "lua"))
 
 
 def test_each_mutant_is_of_a_script_or_of_a_process_or_of_the_harness() -> None:

@@ -112,8 +112,7 @@ def test_files_are_whole_and_of_this_schema(worked: Adapter) -> None:
 def test_instants_are_of_the_clock_that_every_process_shares(adapter: Adapter) -> None:
     before_ns = time.monotonic_ns()
     adapter.work()
-    rows = wait_for(lambda: adapter.rows("node-worker-1"))
-    assert before_ns < rows[0]["t_ns"] < time.monotonic_ns()
+    assert before_ns < wait_for(lambda: adapter.rows("node-worker-1"))[0]["t_ns"] < time.monotonic_ns()
 
 
 def test_each_call_has_one_row_before_it_is_sent_and_one_after_its_answer(worked: Adapter) -> None:

@@ -33,8 +33,7 @@ def test_a_file_of_three_fields_has_three_workers_and_the_usual_faults(tmp_path:
 def test_commands_take_turns_until_there_are_three_and_keep_their_words(tmp_path: Path) -> None:
     two = read(written(tmp_path, workers='["one --name \\"a b\\"", "two"]')).workers
     assert two == (("one", "--name", "a b"), ("two",), ("one", "--name", "a b"))
-    four = read(written(tmp_path, workers='["a", "b", "c", "d"]')).workers
-    assert [words[0] for words in four] == ["a", "b", "c", "d"]
+    assert [words[0] for words in read(written(tmp_path, workers='["a", "b", "c", "d"]')).workers] == ["a", "b", "c", "d"]
 
 
 def test_no_faults_are_no_faults_and_objectives_are_those_of_an_slo_file(tmp_path: Path) -> None:

@@ -167,8 +167,7 @@ def test_it_says_when_it_is_not_near(tmp_path: Path) -> None:
 
 def test_the_same_arrivals_are_simulated_as_were_measured() -> None:
     """Two bursts of four for one place: none of them but the first finds it free."""
-    load = Load(rate=1, seconds=10, due_s=[1.0] * 4 + [5.0] * 4)
-    came = simulate(load, System(service=constant(SERVICE_MS)))
+    came = simulate(Load(rate=1, seconds=10, due_s=[1.0] * 4 + [5.0] * 4), System(service=constant(SERVICE_MS)))
     assert sorted(came.latencies_ms) == pytest.approx([100, 100, 200, 200, 300, 300, 400, 400])
 
 

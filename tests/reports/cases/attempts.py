@@ -71,8 +71,7 @@ def a_failed_run_that_is_not_counted(story: Story, job: str) -> None:
 @case(("J7", "failures miscounted"))
 def a_release_that_is_counted_as_a_failed_run(story: Story, job: str) -> None:
     story.enqueue(job, 2, **POLICY)
-    token = story.claim(W1, job, 3, told=POLICY | {"claims": 1, "failures": 0, "crashes": 0})
-    story.end("release", token, at=3.1)
+    story.end("release", story.claim(W1, job, 3, told=POLICY | {"claims": 1, "failures": 0, "crashes": 0}), at=3.1)
     then_finished(story, job, 4.0, claims=2, failures=1, crashes=0, **POLICY)
 
 

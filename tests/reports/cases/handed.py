@@ -11,8 +11,7 @@ from tests.reports.good_channels import END_S, P1, S1, S2, S3
 def two_fetched(story: ChannelStory, one: Channel, handed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
     """A fetch brings two messages, and its caller gets what is made of them."""
     publish(story, one, "a", "b")
-    items = [item_of(sent) for sent in one.kept]
-    story.fetch(S2, one.name, R, 3, handed=handed(items))
+    story.fetch(S2, one.name, R, 3, handed=handed([item_of(sent) for sent in one.kept]))
     story.acknowledge(S2, one.name, R, 3.1)
 
 

@@ -502,8 +502,7 @@ def one_lease_whose_finish_was_answered_twice(story: Story, job: str) -> None:
 
 @case()
 def a_repetition_of_a_retry_is_no_finish(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3, took=0.01)
-    story.end("retry", token, at=3.1, result="repeated", outcome="retried", delay_ms=100)
+    story.end("retry", story.handled(W1, job, 3, took=0.01), at=3.1, result="repeated", outcome="retried", delay_ms=100)
     story.run(W3, job, 4)
 
 

@@ -124,8 +124,7 @@ def waiting_at_the_end_because_it_was_enqueued_just_before(story: Story, job: st
 
 @case()
 def waiting_since_a_retry_after_the_last_heal(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 35, enqueued=30, took=0.1, end="fail")
-    story.end("retry", token, at=35.2, delay_ms=16_000)
+    story.end("retry", story.handled(W1, job, 35, enqueued=30, took=0.1, end="fail"), at=35.2, delay_ms=16_000)
     story.at_deadline["waiting"].append((job, 0))
     story.run(W3, job, DEADLINE_S + 2)
 

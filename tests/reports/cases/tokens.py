@@ -34,8 +34,7 @@ def two_leases_with_one_fence(story: Story, job: str) -> None:
 @case(("J2", "token twice"))
 def one_token_by_two_claims(story: Story, job: str) -> None:
     first = story.leased(W1, job, 3)
-    again = story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce)
-    story.finish(again, 3.4, start=3.35, took=0.04, effect=3.3)
+    story.finish(story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce), 3.4, start=3.35, took=0.04, effect=3.3)
 
 
 @case(("J2", "token twice"))
