@@ -85,9 +85,7 @@ def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes:
     wait_until(lambda: completions(history, "claim") and completions(history, "reap"), "a claim and a sweep")
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        wait_until(
-            lambda: any(row["sends"] > 1 or row["type"] != "ok" for row in rows_of(history) if row["sends"]), "a lost send"
-        )
+        wait_until(lambda: any(row["sends"] > 1 or row["type"] != "ok" for row in rows_of(history) if row["sends"]), "a loss")
     finally:
         os.kill(server.pid, signal.SIGCONT)
     queue = engine.Queue("bench", url=server.url)

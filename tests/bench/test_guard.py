@@ -45,11 +45,7 @@ def test_the_side_before_runs_the_code_of_its_own_checkout(checkout: Path, capfd
 
 
 def test_a_part_is_slower_when_its_whole_interval_is_below_the_bound() -> None:
-    assert outcome("claim", [1.2, 1.2, 1.2], [1.0, 1.0, 1.0]) == (
-        "claim    now / before 0.833  [0.833, 0.833]  slower",
-        1 / 1.2,
-        True,
-    )
+    assert outcome("claim", [1.2] * 3, [1.0] * 3) == ("claim    now / before 0.833  [0.833, 0.833]  slower", 1 / 1.2, True)
     assert outcome("claim", [1.2, 1.0, 1.2], [1.0, 1.0, 1.0])[2] is False
     assert outcome("claim", [0.5, 0.5, 0.5], [1.0, 1.0, 1.0])[1:] == (2.0, False)
 

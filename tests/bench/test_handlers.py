@@ -23,9 +23,7 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     # Every name of the workload has a handler.
     names = {queue.enqueue(name, payload(), id=f"any-{name}").job for name in workload.NAMES}
     worker = processes.worker(server.url)
-    wait_until(
-        lambda: (now := queue.counts()).dead == 1 and now.finished == 4 + len(names), "all but one finished, and that dead"
-    )
+    wait_until(lambda: (now := queue.counts()).dead == 1 and now.finished == 4 + len(names), "all but one finished, that dead")
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(timeout=120) == 0
     queue.close()

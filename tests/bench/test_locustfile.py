@@ -22,9 +22,7 @@ HEADLESS = ("--headless", "--only-summary", "-u", "4")
 def test_headless_run_sends_the_plan_and_every_job_ends(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     rate_per_s, history = 150.0, tmp_path / "producer-1.jsonl"
     worker = processes.worker(server.url)
-    locust = processes.locust(
-        *HEADLESS, "--host", server.url, "--seed", "3", "--rate", str(rate_per_s), "--history", str(history)
-    )
+    locust = processes.locust(*HEADLESS, "--host", server.url, "--seed=3", "--rate", str(rate_per_s), "--history", str(history))
     wait_until(lambda: len(enqueues(history)) > 150, "150 sends")
     told_ns = time.monotonic_ns()
     locust.send_signal(signal.SIGTERM)

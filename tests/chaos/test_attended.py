@@ -146,9 +146,7 @@ def test_a_given_server_is_left_as_it_was_whatever_ends_the_harness(tmp_path: Pa
         harness = made.start([sys.executable, "-m", "chaos", "run", "attended", "--url", server.url, "--runs", str(tmp_path)])
         try:
             samples = tmp_path / "latest" / "samples" / "queue.jsonl"
-            wait_until(
-                lambda: samples.exists() and samples.read_text().count("srv_us") > 1, "the queue was looked at twice", WAIT_S
-            )
+            wait_until(lambda: samples.exists() and samples.read_text().count("srv_us") > 1, "two looks", WAIT_S)
             wait_until(lambda: "waiting for worker-1" in (tmp_path / "0.log").read_text(), "it is said what is waited for")
             assert whole_keyspace(server.url) == before
             harness.send_signal(ending)
@@ -187,25 +185,15 @@ def unrecorded_worker(made: Attended) -> None:
 
 
 UNRECORDED = [
-    (
-        unrecorded_producer,
-        ("jobs that no history tells of, order-7 first: their producers do not record", "producer-1.jsonl"),
-    ),
+    (unrecorded_producer, ("jobs that no history tells of, order-7 first: their producers do not record", "producer-1.jsonl")),
     (unrecorded_worker, ("worker-2 works without a history in this run", "worker-2.jsonl")),
-    (
-        lambda made: made.worker("mailer-1"),
-        ("a worker works as mailer-1, and this run waits for worker-1, worker-2", "--name"),
-    ),
+    (lambda made: made.worker("mailer-1"), ("a worker works as mailer-1, and this run waits for worker-1, worker-2", "--name")),
 ]
 
 
 @pytest.mark.parametrize(("start", "words"), UNRECORDED)
 def test_who_does_not_record_is_named_in_place_of_a_wait(
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Output,
-    start: Callable[[Attended], object],
-    words: tuple[str, ...],
+    tmp_path: Path, monkeypatch: Patch, capsys: Output, start: Callable[[Attended], object], words: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(attendance, "SAID_AFTER_S", 0.5)
     monkeypatch.setattr(attendance, "START_TIMEOUT_S", 3.0)

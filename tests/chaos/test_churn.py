@@ -26,7 +26,7 @@ def test_memory_is_told_before_at_the_peak_and_after() -> None:
     assert before == Memory(2, 8, 4)
     table = list(Churned(1_000_000, before, Memory(100, 120, 1.2), Memory(2.5, 60, 24)).words())
     assert [line.split() for line in table[1:4]] == [
-        *(["before", "2.00", "8.00", "4.00"], ["peak", "100.00", "120.00", "1.20"], ["after", "2.50", "60.00", "24.00"]),
+        *(["before", "2.00", "8.00", "4.00"], ["peak", "100.00", "120.00", "1.20"], ["after", "2.50", "60.00", "24.00"])
     ]
     assert table[-1] == "churn: steady, +0.500 MB are left of 1,000,000 jobs (a leak is more than 1 MB)"
 

@@ -76,10 +76,7 @@ def test_what_fails_is_said_and_the_rest_is_measured(arguments: argparse.Namespa
     monkeypatch.setattr(models, "carry_out", no_drill)
     monkeypatch.setattr(models, "costs", no_costs)
     found = entry(arguments, tmp_path)
-    assert found["trouble"] == [
-        "the drill could not be run: no server",
-        "the costs could not be measured: exit code 1: bang",
-    ]
+    assert found["trouble"] == ["the drill could not be run: no server", "the costs could not be measured: exit code 1: bang"]
     assert (found["verdict"], found["costs"], worst([found])) == (None, None, 2)
     assert json.loads(json.dumps(found)) == found
 

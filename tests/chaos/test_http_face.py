@@ -67,9 +67,7 @@ def made_drill(folder: Path, seed: int) -> tuple[HttpDrill, Plan]:
     short = spec.RunSpec.bare(
         id=runs.run_id("bench", seed, "http", 0.0), seed=seed, face="http", lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80
     )
-    short = replace(
-        short, plan=tuple(asdict(planned) for planned in plan.faults), pace=asdict(plan.pace), liveness_slack_ms=3_000
-    )
+    short = replace(short, plan=tuple(map(asdict, plan.faults)), pace=asdict(plan.pace), liveness_slack_ms=3_000)
     place = runs.create(folder, short.id)
     short.write(place.path / "spec.json", harness_errors=[])
     return HttpDrill(short, plan, place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy_binary.find()), plan

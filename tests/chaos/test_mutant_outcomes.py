@@ -175,7 +175,5 @@ def test_a_verdict_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     assert read_verdict(tmp_path).verdict == "unknown"
     (tmp_path / "verdict.json").write_text("[]")
     assert read_verdict(tmp_path).verdict == "unknown"
-    (tmp_path / "verdict.json").write_text(
-        json.dumps({"verdict": "valid", "checks": [{"id": "J1", "verdict": "valid"}], "reasons": []})
-    )
+    (tmp_path / "verdict.json").write_text('{"verdict": "valid", "checks": [{"id": "J1", "verdict": "valid"}], "reasons": []}')
     assert read_verdict(tmp_path) == Verdict("valid", {"J1": "valid"})

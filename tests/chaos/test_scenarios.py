@@ -63,12 +63,7 @@ def of_service() -> run.Scenario[Any]:
     ids=["bench", "http", "mutant", "channels", "mischief", "scale", "soak", "target", "service"],
 )
 def test_a_scenario_has_its_drill_its_folder_and_its_words(
-    make: Callable[[], run.Scenario[Any]],
-    kind: type[Frame[Any]],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Output,
+    make: Callable[[], run.Scenario[Any]], kind: type[Frame[Any]], said: str, tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setattr(target, "command_of", lambda library: ["adapter"])
     scenario = make()

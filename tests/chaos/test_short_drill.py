@@ -100,9 +100,7 @@ def children(spark: SparkSession) -> set[psutil.Process]:
     return {*own, *(below for child in own for below in child.children(recursive=True))}
 
 
-def test_the_clean_engine_is_valid_with_lost_replies_a_killed_worker_and_ended_leases(
-    drills: tuple[Drilled, Drilled],
-) -> None:
+def test_the_clean_engine_is_valid_with_lost_replies_a_killed_worker_and_ended_leases(drills: tuple[Drilled, Drilled]) -> None:
     drill, verdict = drills[0].drill, drills[0].verdict
     assert verdict.verdict == "valid" or verdict.too_slow, verdict.reasons
     stages = [(row["fault"], row["stage"], row["result"]) for row in history(drill)["harness"] if row["kind"] == "fault"]

@@ -48,7 +48,7 @@ def test_when_it_is_late_the_least_so_far_is_kept() -> None:
 def test_without_a_kill_the_worker_goes_on_and_without_the_fault_around_it_a_fault_comes_by_itself() -> None:
     found = replay.without_others(FAULTS, FAULTS[1:])
     assert [(planned.target, planned.replacement, planned.during) for planned in found] == [
-        *(("worker-1,worker-2,producer-1", "", ""), ("worker-3", "", "2-net-latency"), ("worker-2", "worker-5", "")),
+        *(("worker-1,worker-2,producer-1", "", ""), ("worker-3", "", "2-net-latency"), ("worker-2", "worker-5", ""))
     ]
     (alone,) = replay.without_others(FAULTS, FAULTS[2:3])
     assert (alone.fault, alone.target, alone.during) == ("3-worker-freeze", "worker-3", "")

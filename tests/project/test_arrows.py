@@ -63,9 +63,7 @@ OF_USERS = ("engine.queue", "engine.handlers", "engine.job")
 EXECUTION = tuple(f"engine.worker.{path.stem}" for path in sorted((ROOT / "engine/worker").glob("[!_]*.py")))
 
 #: What sends calls: all of its folder but the scripts that they name.
-DRIVERS = tuple(
-    f"engine.redis.{path.stem}" for path in sorted((ROOT / "engine/redis").glob("[!_]*.py")) if path.stem != "scripts"
-)
+DRIVERS = tuple(f"engine.redis.{one.stem}" for one in sorted((ROOT / "engine/redis").glob("[!_]*.py")) if one.stem != "scripts")
 
 #: The arrows inside the engine. Decisions know no socket and no thread; a model knows nothing of who carries out its calls.
 UNKNOWN_TO: dict[str, tuple[str, ...]] = {
@@ -105,9 +103,7 @@ def imports_in(source: str) -> list[tuple[int, int, str, list[str], bool]]:
         if isinstance(node, ast.Import | ast.ImportFrom):
             level, module = (node.level, node.module or "") if isinstance(node, ast.ImportFrom) else (0, "")
             found.append((node.lineno, level, module, [alias.name for alias in node.names], for_types))
-        for_types = for_types or (
-            isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        )
+        for_types |= isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         # Imports are statements, and statements are in these alone.
         for part in ("body", "orelse", "handlers", "finalbody", "cases"):
             inner = getattr(node, part, ())
@@ -289,9 +285,7 @@ def test_what_reports_use_of_others_loads_no_third_party_module() -> None:
 
 def test_operations_are_plain_values() -> None:
     """Whoever reads them needs nothing else of the engine but its errors."""
-    loaded = loaded_after(
-        "import engine.ops.admin, engine.ops.claims, engine.ops.looks, engine.ops.schedules, engine.ops.workers"
-    )
+    found = loaded_after("import engine.ops.admin, engine.ops.claims, engine.ops.looks, engine.ops.schedules, engine.ops.workers")
     allowed = ("engine.ops", "engine.errors", "engine.version")
-    strangers = {name for name in loaded if not is_in(name, allowed)}
+    strangers = {name for name in found if not is_in(name, allowed)}
     assert {name for name in strangers if name.split(".")[0] not in sys.stdlib_module_names} == {"engine"}

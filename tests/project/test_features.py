@@ -85,9 +85,7 @@ def test_what_is_promised_is_proved(found: list[Proof], model: str) -> None:
 
 def test_marks_of_every_shape_are_found(tmp_path: Path) -> None:
     (tmp_path / "test_sample.py").write_text(SAMPLE)
-    seen = {
-        (proof.test.rpartition("::")[2], name, proof.model, proof.problem) for proof in proofs(tmp_path) for name in proof.ids
-    }
+    seen = {(one.test.rpartition("::")[2], name, one.model, one.problem) for one in proofs(tmp_path) for name in one.ids}
     tests = ("test_asserts", "test_through_helpers", "test_raises", "test_in_a_class")
     marks = {("test_asserts", "A1"), ("test_asserts", "A2"), ("test_raises", "C1")}
     marks |= {("test_in_a_class", "D1"), ("test_in_a_class", "D2")} | {(test, "M1") for test in tests}

@@ -39,7 +39,5 @@ def test_lines_of_lua_are_at_most_110_wide_but_for_what_an_anchor_stands_for() -
     for path in (path for path in sources() if path.suffix == ".lua" and path.parent.name != "published"):
         lines = path.read_text().split("\n")
         wide = [number for number, line in enumerate(lines) if len(line) > 110]
-        assert all(
-            "-- anchor: " in "".join(lines[max(0, number - 3) : number]) for number in wide if lines[number][:3] != "-- "
-        ), path
+        assert all("-- anchor: " in "".join(lines[max(0, at - 3) : at]) for at in wide if lines[at][:3] != "-- "), path
         assert not [lines[number] for number in wide if lines[number][:3] == "-- "], path

@@ -59,9 +59,7 @@ def test_names_of_the_engine_have_the_words_of_the_glossary() -> None:
 
 def test_a_private_word_is_found_in_every_kind_of_name() -> None:
     source = "class Mould:\n    def hear(self, hungry):\n        self.other_face = heard = 1\n"
-    assert {name for _, name in names(source) if words(name) & PRIVATE.keys()} == {
-        *("Mould", "hear", "hungry", "other_face", "heard")
-    }
+    assert {one for _, one in names(source) if words(one) & PRIVATE.keys()} == {"Mould", "hear", "hungry", "other_face", "heard"}
 
 
 def test_the_glossary_has_some_forty_words_with_one_meaning_each() -> None:
@@ -120,9 +118,7 @@ def test_texts_have_one_word_for_one_state() -> None:
 
 def test_pages_for_users_have_one_word_for_one_state() -> None:
     # In quotes it is the kind of an event of the queue, in code.
-    found = {
-        path.name: re.findall(r'.*(?<!")\bburied\b(?!").*', path.read_text()) for path in files(("README.md", *GUIDES), ".md")
-    }
+    found = {one.name: re.findall(r'.*(?<!")\bburied\b(?!").*', one.read_text()) for one in files(("README.md", *GUIDES), ".md")}
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 

@@ -144,12 +144,7 @@ def test_what_is_not_known_is_said_and_many_are_many() -> None:
 
 
 def test_the_whole_page_of_a_run(
-    built: ChannelFrames,
-    measured: dict[str, Any],
-    drawn: ChannelSeries,
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: Patch,
+    built: ChannelFrames, measured: dict[str, Any], drawn: ChannelSeries, run: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """With a check, faults and a violation that are made up; what is printed and measured, and what proves nothing in it.
 

@@ -28,15 +28,13 @@ CLUSTER_S = 1_800
 @contextmanager
 def command(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`python -m reports cluster` and the first line that it prints."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "reports", "cluster", *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    proc = subprocess.Popen([sys.executable, "-m", "reports", "cluster", *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
-        assert process.stdout
-        yield process, process.stdout.readline().strip()
+        assert proc.stdout
+        yield proc, proc.stdout.readline().strip()
     finally:
-        process.kill()
-        process.wait()
+        proc.kill()
+        proc.wait()
 
 
 def wait_until_gone(pids: list[int], timeout_s: float = 300.0) -> None:

@@ -226,10 +226,8 @@ def test_a_spec_that_no_harness_writes_is_one_clear_line(tmp_path: Path, change:
             ["x", {"name": "a", "expire_ms": 1, "subscribers": [1], "preset_clock": CLOCK_MAX + 1}],
             [
                 *("channels[0] has no name, it must be a text", "channels[0] has no expire_ms, it must be a whole number"),
-                *(
-                    "channels[0] has subscribers null, they must be a list of names",
-                    "channels[1] has subscribers [1], they must be",
-                ),
+                "channels[0] has subscribers null, they must be a list of names",
+                "channels[1] has subscribers [1], they must be",
                 f"channels[1] has preset_clock {CLOCK_MAX + 1}, it must be a clock",
             ],
         ),

@@ -146,9 +146,7 @@ def changes(before: dict[str, Counter[str]], copy: Path) -> Iterator[str]:
     after = texts(copy)
     for name in sorted({*before, *after}):
         old, new = before.get(name, Counter()), after.get(name, Counter())
-        lines = [f"  - {brief(text)}" for text in (old - new).elements()] + [
-            f"  + {brief(text)}" for text in (new - old).elements()
-        ]
+        lines = [f"  - {brief(one)}" for one in (old - new).elements()] + [f"  + {brief(one)}" for one in (new - old).elements()]
         if lines:
             yield name
             yield from lines if len(lines) <= ROWS_MAX else [f"  {len(lines)} rows {zlib.crc32(''.join(lines).encode()):08x}"]

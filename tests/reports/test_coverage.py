@@ -146,7 +146,7 @@ def test_a_plan_asks_only_for_what_it_holds() -> None:
 def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
     plan = [{"fault": f"1-{name}", "name": name, "target": "worker-2"} for name in ("worker-kill", "worker-freeze", "net-down")]
     assert [words.split(": ")[0] for words in doubts(Run(spec={"plan": plan}, files={}))] == [
-        *("1-worker-kill", "1-worker-freeze", "1-net-down"),
+        *("1-worker-kill", "1-worker-freeze", "1-net-down")
     ]
 
 
@@ -166,7 +166,7 @@ def test_observed_calls_are_found_in_the_rows(story: Story, spark: SparkSession)
         *(ObservedCall("refused NOSCRIPT", ns(29), ns(29.5)), ObservedCall("enqueue repeated", ns(30), ns(30.5))),
     ]
     assert [(call.what, call.first_send_ns) for call in facts["worker-1.jsonl"].observed_calls] == [
-        *(("claim repeated", ns(31)), ("extend ok", ns(32)), ("finish repeated", ns(34))),
+        *(("claim repeated", ns(31)), ("extend ok", ns(32)), ("finish repeated", ns(34)))
     ]
     assert [call.what for call in facts["worker-3.jsonl"].observed_calls] == ["finish stale"]
     assert facts["worker-1.jsonl"].connected_ns == (ns(0),)

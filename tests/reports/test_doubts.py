@@ -211,10 +211,7 @@ def faults() -> Told:
         near = replace(window, inject_ns=10, heal_ns=20, next_ns=30)
         wanted = (*h2_coverage.WANTED.get(name, ()), *h2_coverage.REFUSED.get(name, ()))
         for what, fits, _ in wanted:
-            yield (
-                f"{what} of {name}",
-                " ".join(f"{one}-{two}" for one, two in instants if fits(ObservedCall(what, one, two), near)),
-            )
+            yield (f"{what} of {name}", " ".join(f"{a}-{b}" for a, b in instants if fits(ObservedCall(what, a, b), near)))
             slow = {ns: ObservedCall(what, 11 * S, 12 * S + ns, 12 * S - 90 * MS) for ns in EDGE}
             yield f"{what} of {name} took", [ns for ns, call in slow.items() if fits(call, window)]
         met = tuple(ObservedCall(what, 19 * S, 20 * S + 1) for what, *_ in wanted)

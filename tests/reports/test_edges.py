@@ -81,10 +81,7 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     ),
     *((show, (0, 1, 2, 1_000)) for show in (page_words.rows_of, facts_page.possible)),
     (page_words.counted, [(count, "lost") for count in (None, 0, 1, 2, 1_000)]),
-    (
-        page_words.recovery,
-        [[KILLED | {"jobs": jobs, "recovery_ms": ms}] for jobs, ms in ((0, None), (1, None), (2, None), (2, 950))],
-    ),
+    (page_words.recovery, [[KILLED | {"jobs": n, "recovery_ms": ms}] for n, ms in ((0, None), (1, None), (2, None), (2, 950))]),
     (page_words.servers, ({}, {"scenario": "attended"}, {"topology": "sentinel", "durability": ""}, {"durability": "server"})),
     (table.delayed, ({"n": 0}, {"n": 7, "p50_ms": 1.25, "p99_ms": None, "max_ms": 3})),
     (channel_words.latency, ({"percentiles": []}, {"percentiles": [PERCENTILES | more for more in TAILS]})),

@@ -126,7 +126,7 @@ def test_many_violations_bound_the_names_and_say_so(tmp_path: Path, monkeypatch:
     run = healthy(tmp_path / "run").write()
     found = gathered(run, ("J1", "quiet-0", "x"), ("J1", "quiet-1", "x"), ("J4", "quiet-2", "x"))
     assert [(one["check"], one["subject"], bool(one["rows"])) for one in found] == [
-        *(("J1", "quiet-0", True), ("J4", "quiet-2", True), ("J1", "quiet-1", False)),
+        *(("J1", "quiet-0", True), ("J4", "quiet-2", True), ("J1", "quiet-1", False))
     ]
     assert "not searched for" in found[2]["note"]
 
@@ -183,10 +183,8 @@ def channels(tmp_path: Path) -> ChannelStory:
     return healthy_channels(tmp_path / "run")
 
 
-def test_a_message_that_a_subscriber_never_got_comes_with_its_publish_and_the_subscribers_calls(
-    channels: ChannelStory,
-) -> None:
-    facts = Run(spec={"model": "dsps"}, files={})
+def test_a_message_that_a_subscriber_never_got_comes_with_its_publish_and_the_subscribers_calls(channels: ChannelStory) -> None:
+    facts = Run({"model": "dsps"}, {})
     rest = "never got k2, which was published while it was subscribed"
     (one,) = gathered(channels.write(), ("P1", "wrap-kill/reader", rest), facts=facts)
     named = [(line["what"], line["process"], line["about"].split()[0]) for line in one["rows"] if line["named"]]
@@ -196,8 +194,6 @@ def test_a_message_that_a_subscriber_never_got_comes_with_its_publish_and_the_su
 
 
 def test_a_violation_of_a_channel_shows_the_messages_that_its_sentence_names(channels: ChannelStory) -> None:
-    (one,) = gathered(
-        channels.write(), ("P4", "wrap-kill", "gave one clock to k2 and k3"), facts=Run(spec={"model": "dsps"}, files={})
-    )
+    (one,) = gathered(channels.write(), ("P4", "wrap-kill", "gave one clock to k2 and k3"), facts=Run({"model": "dsps"}, {}))
     assert {line["about"].split()[0] for line in one["rows"]} == {"k2", "k3"}
     assert all(line["named"] for line in one["rows"])

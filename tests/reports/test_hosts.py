@@ -44,10 +44,8 @@ class Written:
         rows: list[dict[str, Any]] = [{"kind": "open", "role": name, "host": host, "boot_id": host, "t_ns": clock(0)}]
         for look_s in looks_s:
             at_ns = round(look_s * S)
-            sent_ns, done_ns = clock(at_ns - trip_ns // 2), clock(at_ns + trip_ns // 2)
-            rows.append(
-                {"kind": "offset", "t_ns": done_ns, "first_send_ns": sent_ns, "done_ns": done_ns, "srv_us": server(at_ns)}
-            )
+            sent_ns, end_ns = clock(at_ns - trip_ns // 2), clock(at_ns + trip_ns // 2)
+            rows.append({"kind": "offset", "t_ns": end_ns, "first_send_ns": sent_ns, "done_ns": end_ns, "srv_us": server(at_ns)})
         rows.append({"kind": "close", "t_ns": clock(round(end_s * S))})
         path = self.folder / f"{name}.jsonl"
         path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))

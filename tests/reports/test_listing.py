@@ -73,11 +73,7 @@ BROKEN = [
     ("spec.json", "\x00\xff", "spec.json is not JSON: .*"),
     ("verdict.json", "", "verdict.json is not JSON: .*"),
     ("verdict.json", '{"verdict": "valid"}', r"verdict.json is not a verdict: KeyError\('measures'\)"),
-    (
-        "verdict.json",
-        '{"verdict": 7, "checks": [], "measures": {"recovery": [], "enqueued": 1}}',
-        "verdict.json has the verdict 7",
-    ),
+    ("verdict.json", '{"verdict":7,"checks":[],"measures":{"recovery":[],"enqueued":1}}', "verdict.json has the verdict 7"),
     ("verdict.json", '{"verdict": "valid", "checks": 1, "measures": {"recovery": [1]}}', "verdict.json is not a verdict: .*"),
 ]
 

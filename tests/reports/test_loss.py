@@ -263,33 +263,21 @@ def stages(fault: str, **at_ns: int) -> list[Stage]:
 
 
 def test_the_time_of_a_fault_ends_with_the_next_inject_after_its_heal() -> None:
-    found = windows(
-        Run(
-            spec={},
-            files={},
-            stages=(
-                *stages("1-net-latency", inject=10, witness=20, heal=70, healed=80),
-                *stages("2-worker-freeze", inject=30, witness=40, heal=50, healed=60),
-                *stages("3-net-down", inject=90, witness=95, heal=100, healed=110),
-            ),
-        )
-    )
-    assert [(one.fault, one.next_ns) for one in found] == [
-        # What came while it was in force does not end its time.
-        *(("1-net-latency", 90), ("2-worker-freeze", 90), ("3-net-down", NEVER_NS)),
-    ]
+    first = stages("1-net-latency", inject=10, witness=20, heal=70, healed=80)
+    second = stages("2-worker-freeze", inject=30, witness=40, heal=50, healed=60)
+    third = stages("3-net-down", inject=90, witness=95, heal=100, healed=110)
+    found = windows(Run({}, {}, stages=(*first, *second, *third)))
+    # What came while it was in force does not end its time.
+    ends = [("1-net-latency", 90), ("2-worker-freeze", 90), ("3-net-down", NEVER_NS)]
+    assert [(one.fault, one.next_ns) for one in found] == ends
 
 
 def test_a_fault_that_never_healed_has_no_end() -> None:
-    found = windows(
-        Run(spec={}, files={}, stages=(*stages("1-net-down", inject=10), *stages("2-worker-kill", inject=30, heal=50)))
-    )
+    found = windows(Run({}, {}, stages=(*stages("1-net-down", inject=10), *stages("2-worker-kill", inject=30, heal=50))))
     assert [(one.heal_ns, one.next_ns) for one in found] == [(NEVER_NS, NEVER_NS), (50, NEVER_NS)]
 
 
 def test_how_far_ahead_a_clock_was_is_the_median_of_what_was_seen_then() -> None:
-    looks = [
-        SimpleNamespace(t_ns=t_ns, ahead_ns=ahead) for t_ns, ahead in ((0, 9), (10, 1), (11, None), (12, 2), (19, 6), (20, 50))
-    ]
+    looks = [SimpleNamespace(t_ns=at, ahead_ns=ahead) for at, ahead in ((0, 9), (10, 1), (11, None), (12, 2), (19, 6), (20, 50))]
     run: Any = SimpleNamespace(clocks=looks)
     assert (ahead_ns(run, 10, 20), ahead_ns(run, 11, 12), ahead_ns(run, 20, 21), ahead_ns(run, 30, 40)) == (2, None, 50, None)

@@ -44,11 +44,8 @@ def test_a_window_is_verified_when_it_was_seen_to_bite_and_to_heal() -> None:
     """It begins with the fault, not with the snapshot that is taken for it."""
     of_down = (("snapshot", 8), ("inject", 10), ("witness", 11), ("heal", 14), ("healed", 15))
     stages = [stage("1-net-down", name, at_s) for name, at_s in of_down]
-    stages += [
-        stage("2-worker-kill", "inject", 20),
-        stage("2-worker-kill", "witness", 21, ok=False),
-        stage("2-worker-kill", "heal", 25),
-    ]
+    of_kill = (("inject", 20, True), ("witness", 21, False), ("heal", 25, True))
+    stages += [stage("2-worker-kill", name, at_s, ok=ok) for name, at_s, ok in of_kill]
     stages += [stage("3-net-latency", "inject", 30), stage("3-net-latency", "witness", 31)]
     run = run_of(("lead-in", 0), ("end", 60), stages=tuple(stages))
     down, kill, latency = windows(run, axis(run))
@@ -222,9 +219,7 @@ def test_a_mutant_of_an_older_run_is_named_as_far_as_it_is_known() -> None:
 
 
 def test_a_possible_violation_and_a_declared_one_are_told_in_words() -> None:
-    shown = checks(
-        [check_line("J16", "payloads stay", "valid", possible=1), check_line("J4", "no job is lost", "valid", declared=2)]
-    )
+    shown = checks([check_line("J16", "payloads stay", "valid", possible=1), check_line("J4", "no loss", "valid", declared=2)])
     assert "One row may break this promise: the history does not show whether that is so." in shown
     assert "what it counts as declared: see the declared findings" in shown and "nothing" not in shown
 
@@ -235,11 +230,9 @@ PROXIED_KILL = {"target": "worker-4", "connected": "proxied", "jobs": 1, "recove
 
 def test_recovery_of_both_kinds_of_connection_is_told_apart_and_why() -> None:
     lines = [DIRECT_KILL, PROXIED_KILL]
-    told = words.recovery(lines)
-    assert told[0].startswith(
-        "When worker-1, connected directly, was killed it held 3 jobs; the last of them ran elsewhere 1.9 s"
-    )
-    assert told[1].startswith("When worker-4, connected through a proxy, was killed it held 1 job; it ran elsewhere 9.0 s later")
+    got = words.recovery(lines)
+    assert got[0].startswith("When worker-1, connected directly, was killed it held 3 jobs; the last of them ran elsewhere 1.9 s")
+    assert got[1].startswith("When worker-4, connected through a proxy, was killed it held 1 job; it ran elsewhere 9.0 s later")
     assert words.by_way(lines) == (
         "Work of a directly connected worker went on after 1.87 s, because the server sees its connection close; behind a proxy, "
         "which may keep it open, after 9.01 s, because the lease has to run out."

@@ -88,9 +88,7 @@ def edited(folder: Path, seed: int) -> Path:
             story.extend(token, at + 0.03)
         story.finish(token, at + 0.07, effect=at + 0.061)
     run, draw = story.write(), random.Random(seed)
-    files = {
-        path: [json.loads(line) for line in path.read_text().splitlines()] for path in sorted((run / "history").glob("*.jsonl"))
-    }
+    files = {one: [json.loads(row) for row in one.read_text().splitlines()] for one in sorted((run / "history").glob("*.jsonl"))}
     by_job: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for rows in files.values():
         for row in rows:

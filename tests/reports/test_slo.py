@@ -86,10 +86,7 @@ WRONG = [
     ("[errors]\nlost = { most = 0 }", "errors.lost.most is 0, an objective of this section must be at errors.NAME"),
     ("errors = 3", "errors is 3, an objective of this section must be at errors.NAME"),
     ("[errors]", "errors is {}, an objective of this section must be at errors.NAME"),
-    (
-        "[latency.all]\nend_to_end = 3",
-        "latency.all.end_to_end is 3, an objective of this section must be at latency.PHASE.SERI",
-    ),
+    ("[latency.all]\nend_to_end = 3", "latency.all.end_to_end is 3, an objective of this section must be at latency.PHASE.SERI"),
     (
         "[latency.all.end_to_ned]\np99_ms = 3",
         "latency.all.end_to_ned is not known, perhaps end_to_end; the series must be service, intended, ",
@@ -199,11 +196,7 @@ def test_an_objective_is_met_missed_or_unknown(place: str, bound: float, value: 
 
 
 OF_KILLS = [
-    (
-        {"recovery": [{"fault": "1-worker-kill", "jobs": 5, "recovery_ms": None}]},
-        "missed",
-        "endless: not every job ran again",
-    ),
+    ({"recovery": [{"fault": "1-worker-kill", "jobs": 5, "recovery_ms": None}]}, "missed", "endless: not every job ran again"),
     (
         {"recovery": [{"fault": "1-worker-kill", "jobs": 0, "recovery_ms": None}]},
         "unknown",
@@ -211,11 +204,7 @@ OF_KILLS = [
     ),
     ({"recovery": ()}, "unknown", "1 kills were planned, 0 seen, and 0 hit"),
     ({"recovery": (), "spec": {"plan": []}}, "met", "no kill was planned"),
-    (
-        {"recovery": (), "spec": {"plan": [{**KILL, "name": "subscriber-kill"}], "model": "dsps"}},
-        "unknown",
-        "runs of channels",
-    ),
+    ({"recovery": (), "spec": {"plan": [{**KILL, "name": "subscriber-kill"}], "model": "dsps"}}, "unknown", "runs of channels"),
 ]
 
 
@@ -283,7 +272,9 @@ def test_a_valid_run_that_missed_an_objective_has_an_exit_code_of_its_own(verdic
 def test_bounds_and_values_are_written_with_their_units() -> None:
     decided = run()
     lines = [
-        *(one("errors.lost", 0.001, decided), one("rates.finished_per_s", 100, decided), one("recovery.slowest_ms", 1, decided)),
+        one("errors.lost", 0.001, decided),
+        one("rates.finished_per_s", 100, decided),
+        one("recovery.slowest_ms", 1, decided),
     ]
     lines.append(one("latency.all.end_to_end.max_ms", 5_000, decided))
     assert [wanted(line) for line in lines] == ["at most 0.1 %", "at least 100/s", "at most 1 ms", "at most 5,000 ms"]

@@ -78,7 +78,9 @@ def test_the_cost_of_a_judge_is_that_of_its_processes_and_those_beside(tmp_path:
     assert (found.cpu_s, found.peak_mb, found.convert_s, found.code) == (4.0 + 5.0 + 2.0, 7.0, 3.5, 2)
     assert started[0].words == [sys.executable, "-m", "reports", "judge", str(tmp_path), "--master", "local"]
     assert (str(JUDGED), JUDGED.apart, Cost(1, 1, 1, None, 0).apart) == (
-        *("seconds=2.0 cpu_s=9.0 peak_mb=300", " convert_s=1.5", ""),
+        "seconds=2.0 cpu_s=9.0 peak_mb=300",
+        " convert_s=1.5",
+        "",
     )
     answers = iter([(77, 9, SimpleNamespace(ru_utime=0, ru_stime=0))])
     with pytest.raises(JudgeError, match="ended with -9: judge: checking"):

@@ -41,10 +41,7 @@ CANNOT_BE = [
     ({"rate_per_s": 5_000, "workers": 2}, "at most 1000 jobs/s; possible are 10 workers, or handlers of at most 4 ms"),
     ({"p99_ms": 15}, "p99_ms is 15: the handler alone takes 20 ms, so no rate meets it; possible is a target above 20"),
     ({"p99_ms": 20}, "possible is a target above 20"),
-    (
-        {"handler_ms": 9_000, "p99_ms": 30_000},
-        "at most 2.22 jobs/s, too few for a p99 in 15 s; possible are handlers",
-    ),
+    ({"handler_ms": 9_000, "p99_ms": 30_000}, "at most 2.22 jobs/s, too few for a p99 in 15 s; possible are handlers"),
     ({"payload_bytes": 0}, "payload_bytes is 0: it must be from 64 to 1048576"),
     ({"step_s": 0}, "step_s is 0: it must be from 1 to 600"),
     ({"workers": 0}, "workers is 0: it must be from 1 to 32"),

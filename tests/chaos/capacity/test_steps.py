@@ -161,10 +161,7 @@ def test_handler_times_are_read_by_whole_lines_and_the_first_run_counts(tmp_path
 
 def test_a_look_costs_what_it_costs(ironclaim_url: str) -> None:
     """On a real server: a count of the queue and an INFO are two round trips, and what the count's script calls is inside."""
-    with (
-        engine.Queue("looked-at", url=ironclaim_url) as queue,
-        redis.Redis.from_url(ironclaim_url, decode_responses=True) as server,
-    ):
+    with engine.Queue("seen", url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url, decode_responses=True) as server:
         looker = Looker(queue, server, dict[str, int])
         cost = looker.cost()
         assert cost.exchanges == pytest.approx(2) and cost.calls["info"] == pytest.approx(1)

@@ -67,10 +67,7 @@ def test_who_has_not_read_everything_is_behind(keyspace: Keyspace, ironclaim_url
         ("end", "wrapping", CLOCK_MIN, 17),
         ("end", "plain", None, 17),
     ]
-    assert finals[0]["items"] == [
-        {"subscriber": "a", "cursor": CLOCK_MAX - 1},
-        {"subscriber": "b", "cursor": CLOCK_MIN},
-    ]
+    assert finals[0]["items"] == [{"subscriber": "a", "cursor": CLOCK_MAX - 1}, {"subscriber": "b", "cursor": CLOCK_MIN}]
     assert finals[1]["items"] == [{"subscriber": "a"}]
 
 

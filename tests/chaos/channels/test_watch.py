@@ -37,9 +37,7 @@ def answered(f: str, *items: dict[str, Any], **more: Any) -> str:
 def test_messages_are_counted_once_published_and_each_time_delivered(watch: ChannelWatch, files: dict[str, HistoryFile]) -> None:
     created, duplicate = {"message": "a", "clock": 1, "result": "created"}, {"message": "b", "clock": 2, "result": "duplicate"}
     files["subscriber-1"].append([answered("publish", created, duplicate, sends=1)])
-    files["subscriber-1"].append(
-        [answered("fetch", {"message": "a", "clock": 1}), answered("fetch", {"message": "a", "clock": 1})]
-    )
+    files["subscriber-1"].append([answered("fetch", {"message": "a", "clock": 1})] * 2)
     watch.poll()
     assert (watch.created(), watch.finished()) == (1, 2)
     # The load publishes some twice on purpose: only one that was sent again is a repetition.

@@ -20,9 +20,7 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "model", [pytest.param(name, marks=[] if name == "bull" else pytest.mark.slow) for name in sorted(CLIENTS)]
-)
+@pytest.mark.parametrize("model", [pytest.param(one, marks=[] if one == "bull" else pytest.mark.slow) for one in sorted(CLIENTS)])
 def test_it_tells_what_it_had_in_hand(model: str, ironclaim_url: str, tmp_path: Path) -> None:
     history, sink = tmp_path / "foreign-client-1.jsonl", tmp_path / "foreign-client-1.sink.jsonl"
     with models.queue(model, "q", url=ironclaim_url) as queue:

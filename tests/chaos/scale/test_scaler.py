@@ -7,19 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos import errors, plan
-from chaos.scaling import (
-    DRAIN_MS,
-    FALLEN,
-    GREATEST,
-    PRODUCERS,
-    Look,
-    ScaleCrew,
-    ScaleDrill,
-    Scaler,
-    followed,
-    numbers_of,
-    read,
-)
+from chaos.scaling import DRAIN_MS, FALLEN, GREATEST, PRODUCERS, Look, ScaleCrew, ScaleDrill, Scaler, followed, numbers_of, read
 from chaos.scenarios.scale import SLO, spec_of
 from chaos.spec import RunSpec
 from chaos.watch import Watch
@@ -113,6 +101,6 @@ def test_workers_follow_when_more_come_and_some_go() -> None:
 def test_jobs_may_wait_for_as_long_as_the_metrics_let_a_backlog_be() -> None:
     objectives = {one.name: one.bound for one in read_objectives(SLO, channels=False)}
     assert objectives == {
-        **{"latency.all.queue_delay.p99_ms": DRAIN_MS, "errors.lost": 0, "errors.doubled": 0, "errors.unfinished": 0.01},
+        **{"latency.all.queue_delay.p99_ms": DRAIN_MS, "errors.lost": 0, "errors.doubled": 0, "errors.unfinished": 0.01}
     }
     assert spec_of(3).workers == 1

@@ -89,10 +89,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "minutes": ({"minutes": "61"}, "minutes is 61, it must be a whole number from 1 to 60"),
     "once without effects": ({"once": "true"}, "once is true, it must be false without effects: nobody tells how often"),
     "names of another type": ({"without_effects": '"view"'}, 'without_effects is "view", it must be a list of names of jobs'),
-    "names without effects": (
-        {"without_effects": '["view"]'},
-        'without_effects is ["view"], it must be left out without effects',
-    ),
+    "without effects": ({"without_effects": '["view"]'}, 'without_effects is ["view"], it must be left out without effects'),
     "once of another type": ({"once": "1"}, "once is 1, it must be true or false"),
     "a password": ({"redis_url": '"redis://:hunter2@h"'}, 'redis_url is "str", it must be left out: '),
     "a url in another field": ({"load": '"redis://:hunter2@h"'}, 'load is "redis://***@h", it must be a text such as '),
@@ -103,10 +100,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "environment": ({"environment": "{ A = 1 }"}, 'environment.A is "int", it must be a text'),
     "no variable": ({"environment": "{ 'A=B' = 'x' }"}, 'environment is ["A=B"], it must be a table of variables, '),
     "variable without a name": ({"environment": "{ '' = 'x' }"}, 'environment is [""], it must be a table of variables, '),
-    "no text for a variable": (
-        {"environment": '{ A = "\\u0000" }'},
-        'environment.A is "str", it must be a text without a NUL',
-    ),
+    "no text for a variable": ({"environment": '{ A = "\\u0000" }'}, 'environment.A is "str", it must be a text without a NUL'),
     "the harness's own": (
         {"environment": "{ IRONCLAIM_HISTORY = '' }"},
         'environment.IRONCLAIM_HISTORY is "str", it must be left out: the harness sets it',
@@ -158,17 +152,11 @@ class Shop:
 
 
 UNRESOLVED = [
-    (
-        {"queue": '"shop:broken"'},
-        'queue is "shop:broken", it must be one that can be imported (RuntimeError: two lines)',
-    ),
+    ({"queue": '"shop:broken"'}, 'queue is "shop:broken", it must be one that can be imported (RuntimeError: two lines)'),
     ({"effects": '"shop:number"'}, 'effects is "shop:number", it must be a function (it is a int)'),
     ({"workers": '["no-such-program --now"]'}, 'workers[0] begins with "no-such-program", it must be a program on PATH'),
     ({"slo": "{ rate = 3 }"}, "chaos.toml: slo: rate is not known, perhaps rates; it must be latency, recovery, "),
-    (
-        {"slo": "{ errors = { lots = 0 } }"},
-        "chaos.toml: slo: errors.lots is not known, perhaps lost; the last part must be lost, ",
-    ),
+    ({"slo": "{errors = {lots = 0}}"}, "chaos.toml: slo: errors.lots is not known, perhaps lost; the last part must be lost, "),
     ({"slo": "{ rates = 3 }"}, "chaos.toml: slo: rates is 3, an objective of this section must be at rates.NAME"),
 ]
 

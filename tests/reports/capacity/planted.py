@@ -54,12 +54,11 @@ def step(rate: float, workers: int, *, meets: bool, seconds: float = 3.0) -> Row
     came = run(min(rate, 0.9 * workers * HANDLERS * 1_000 / SERVICE_MS), workers, seconds)
     times = came.latencies_ms if meets else came.latencies_ms + 400
     spent = service(np.random.default_rng(3), 5_000)
+    p50, p99 = (float(np.quantile(times, share)) for share in (0.5, 0.99))
     return {
         **{"rate": rate, "workers": workers, "handlers_at_once": HANDLERS, "seconds": seconds, "offered": int(rate * seconds)},
         **{"finished": int(rate * seconds), "dropped": 0},
-        "latency_ms": {
-            **{"p50": float(np.quantile(times, 0.5)), "p99": float(np.quantile(times, 0.99)), "histogram": histogram(times)},
-        },
+        "latency_ms": {"p50": p50, "p99": p99, "histogram": histogram(times)},
         "service_ms": {"mean": float(spent.mean()), "histogram": histogram(spent)},
         "waiting": {"mean": came.waiting, "slope_per_s": 0.0, "slope_interval": [-0.2, 0.2] if meets else [2.0, 4.0]},
         "report_ms": {"mean": 0.5, "histogram": [[0.4, 0.6, int(rate * seconds)]]},

@@ -23,14 +23,12 @@ def law(one: float, contention: float, coherence: float) -> Callable[[float], fl
 @pytest.mark.parametrize("values", [(240, 0.05, 0.004), (900, 0.2, 0.01), (50, 0.0, 0.02), (100, 0.1, 0.0), (300, 0.0, 0.0)])
 @pytest.mark.parametrize("counts", [(1, 2, 3, 4), (1, 2, 4, 8, 16)])
 def test_planted_values_are_found_within_one_percent(values: tuple[float, float, float], counts: tuple[int, ...]) -> None:
-    found = fit(planted(law(*values), counts))
-    assert isinstance(found, Law)
-    assert (found.rate_of_one, found.contention, found.coherence) == pytest.approx(values, rel=0.01, abs=1e-9)
-    assert found.residual < 1e-6
-    for truth, (low, high) in zip(
-        values, (found.rate_of_one_interval, found.contention_interval, found.coherence_interval), strict=True
-    ):
-        assert low - 1e-9 <= truth <= high + 1e-9
+    got = fit(planted(law(*values), counts))
+    assert isinstance(got, Law)
+    assert (got.rate_of_one, got.contention, got.coherence) == pytest.approx(values, rel=0.01, abs=1e-9)
+    assert got.residual < 1e-6
+    for one, (low, high) in zip(values, (got.rate_of_one_interval, got.contention_interval, got.coherence_interval), strict=True):
+        assert low - 1e-9 <= one <= high + 1e-9
 
 
 @pytest.mark.slow

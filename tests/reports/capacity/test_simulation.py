@@ -125,9 +125,8 @@ def test_a_failed_run_is_retried_until_the_job_is_dead() -> None:
 
 
 def test_jobs_of_a_lost_worker_run_again_and_end_once() -> None:
-    system = System(
-        service=constant(1_000), workers=2, handlers_at_once=5, losses=[Loss(at_s=10, worker=1, away_s=20, recovery_s=4)]
-    )
+    loss = Loss(at_s=10, worker=1, away_s=20, recovery_s=4)
+    system = System(service=constant(1_000), workers=2, handlers_at_once=5, losses=[loss])
     came = simulate(Load(rate=4, seconds=60, arrivals=EVEN), system)
     assert len(came.latencies_ms) == 240 and 1 <= (came.latencies_ms > 4_000).sum() <= 5
 
