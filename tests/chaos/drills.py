@@ -107,9 +107,7 @@ def run_elsewhere(drill: Drill, killed: PlannedFault) -> dict[str, bool]:
     (witness,) = [row for row in files["harness"] if row["fault"] == killed.fault and row["stage"] == "witness"]
     others = [rows for name, rows in files.items() if name != killed.target]
     runs = [row["items"][0] for rows in others for row in rows if (row["f"], row["type"]) == ("handle", "invoke")]
-    return {
-        item["job"]: any(run["job"] == item["job"] and run["fence"] > item["fence"] for run in runs) for item in witness["items"]
-    }
+    return {one["job"]: any(run["job"] == one["job"] and run["fence"] > one["fence"] for run in runs) for one in witness["items"]}
 
 
 def pids_of(folder: Path) -> set[int]:

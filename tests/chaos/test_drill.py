@@ -183,10 +183,8 @@ def test_nothing_is_left_running(drilled: tuple[Drill, Plan]) -> None:
 
 def test_the_consumer_inside_locust_worked_beside_the_workers(drilled: tuple[Drill, Plan]) -> None:
     files = drills.history(drilled[0])
-    declared = [
-        (row["role"], row["file"]) for row in files["manifest"] if row["name"] == "consumer-1" and row["kind"] == "process"
-    ]
-    assert declared == [("worker", "consumer-1.jsonl"), ("sink", "consumer-1.sink.jsonl")]
+    told = [(row["role"], row["file"]) for row in files["manifest"] if row["name"] == "consumer-1" and row["kind"] == "process"]
+    assert told == [("worker", "consumer-1.jsonl"), ("sink", "consumer-1.sink.jsonl")]
     assert files["consumer-1"][-1]["kind"] == files["consumer-1.sink"][-1]["kind"] == "close"
     finished = [
         item["job"]

@@ -35,10 +35,7 @@ def test_same_seed_same_plan() -> None:
 
 
 def test_the_draw_is_the_same_on_every_machine_and_python() -> None:
-    drawn = [
-        (planned.fault, planned.target, planned.delay_ms, planned.replacement)
-        for planned in drawing.draw(1, workers=WORKERS).faults
-    ]
+    drawn = [(one.fault, one.target, one.delay_ms, one.replacement) for one in drawing.draw(1, workers=WORKERS).faults]
     assert drawn == SEED_1
     workers_only = drawing.draw(1, workers=WORKERS, kinds=("worker-kill", "worker-freeze")).faults
     assert [(planned.fault, planned.target, planned.delay_ms, planned.replacement) for planned in workers_only] == [

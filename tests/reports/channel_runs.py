@@ -185,9 +185,8 @@ def busy(folder: Path, *, length_s: float = 40.0, wrapping: int = 6, many: int =
     for second in range(int(length_s + DRAIN_S)):
         sim.at(float(second), sim.sample)
     sim.run()
-    story.spec["plan"] = [
-        {"fault": f"{number}-{name}", "name": name, "target": target} for number, (name, target, *_) in enumerate(FAULTS, 1)
-    ]
+    faults = enumerate(FAULTS, 1)
+    story.spec["plan"] = [{"fault": f"{at}-{name}", "name": name, "target": target} for at, (name, target, *_) in faults]
     run = story.write(closed=length_s + DRAIN_S)
     (run / "samples" / "channels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in sim.raw))
     return run

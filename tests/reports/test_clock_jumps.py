@@ -37,10 +37,8 @@ def jump(story: Story, ms: int, *, seen: bool = True) -> None:
 
 def tick(story: Story, schedule: str, at: float, *ticks_ms: int, off_ms: int = 0) -> None:
     """A schedule ticks, by a clock of the server that is so far off. A tick of 0 is due at 40 s, a jump aside."""
-    items = [
-        {"job": f"{schedule}:{tick_ms}", "schedule": schedule, "tick_ms": srv_ms(40.0) + tick_ms, "result": "created"}
-        for tick_ms in ticks_ms
-    ]
+    told, due_ms = {"schedule": schedule, "result": "created"}, srv_ms(40.0)
+    items = [{"job": f"{schedule}:{tick_ms}", "tick_ms": due_ms + tick_ms, **told} for tick_ms in ticks_ms]
     story.operation("worker-1", "tick", at, items, srv_us=(srv_ms(at) + off_ms) * 1_000)
 
 

@@ -106,10 +106,8 @@ def test_the_master_is_that_of_the_option_then_of_the_environment(monkeypatch: p
 def test_settings_of_the_command_line_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     told = "spark.executor.memory=1g 'spark.executor.extraJavaOptions=-Xss4m -Xmn64m'"
     monkeypatch.setenv("IRONCLAIM_SPARK_CONF", told)
-    assert chosen_conf(["spark.executor.memory=4G"]) == {
-        "spark.executor.memory": "4G",
-        "spark.executor.extraJavaOptions": "-Xss4m -Xmn64m",
-    }
+    memory, java = "spark.executor.memory", "spark.executor.extraJavaOptions"
+    assert chosen_conf([f"{memory}=4G"]) == {memory: "4G", java: "-Xss4m -Xmn64m"}
     monkeypatch.setenv("IRONCLAIM_SPARK_CONF", "'spark.executor.memory=1g")
     with pytest.raises(JudgeError, match="IRONCLAIM_SPARK_CONF cannot be split"):
         chosen_conf([])

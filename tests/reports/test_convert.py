@@ -73,11 +73,8 @@ def test_an_event_has_the_replid_of_the_last_connection_before_it(tmp_path: Path
     lines += [call(number, f"a{number}", "ok", f"j{number}") for number in range(2, 6)]
     lines += [line(6, kind="connection", replid="r2"), call(7, "z", "ok", "j7")]
     _, events = converted(tmp_path, b"".join(lines))
-    assert {event["item"]["job"]: event["replid"] for event in events} == {
-        "j0": None,
-        **{f"j{number}": "r1" for number in range(2, 6)},
-        "j7": "r2",
-    }
+    later = {f"j{number}": "r1" for number in range(2, 6)}
+    assert {event["item"]["job"]: event["replid"] for event in events} == {"j0": None, **later, "j7": "r2"}
 
 
 ODD_LINES = [

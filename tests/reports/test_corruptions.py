@@ -62,11 +62,8 @@ def ticks(story: Story, *times: int) -> None:
 def jobs(folder: Path) -> Path:
     """A run with jobs before and after its faults, failures, refused keys, ticks, results, limits and a consumer."""
     story = healthy(folder)
-    story.spec |= {
-        "pickup_bound_ms": 500,
-        "concurrency": 2,
-        "limits": [{"name": "rated", "rate": 2}, {"key": "tenant", "concurrency": 1}],
-    }
+    story.spec |= {"pickup_bound_ms": 500, "concurrency": 2}
+    story.spec["limits"] = [{"name": "rated", "rate": 2}, {"key": "tenant", "concurrency": 1}]
     story.process("consumer-1", "worker")
     for number in range(12):
         plain(story, "worker-1", f"early-{number:02}", 1.0 + number / 5)
@@ -163,9 +160,7 @@ def planted(spec: dict[str, Any], copy: Path) -> Iterator[str]:
 
 #: Violations of any copy.
 FOUND = [("nobodys-job", "J5"), ("nobodys-job", "J4"), ("one-tenant", "J12"), ("c05/reader", "P2"), ("c07", "P1")]
-PARQUET = SimpleNamespace(
-    where=lambda _: SimpleNamespace(collect=lambda: [{"subject": subject, "check": check} for subject, check in FOUND])
-)
+PARQUET = SimpleNamespace(where=lambda _: SimpleNamespace(collect=lambda: [{"subject": one, "check": by} for one, by in FOUND]))
 SPARK: Any = SimpleNamespace(read=SimpleNamespace(parquet=lambda _: PARQUET))
 
 

@@ -83,9 +83,8 @@ def test_a_lost_reply_must_have_been_repeated_to_each_kind_of_call() -> None:
     """Calls that were under way when the fault came count, and those that were answered only after it had healed."""
     enqueue = observed_calls(("enqueue repeated", 19.9, 25.0))
     assert doubts(run_with("net-reply-lost", {"worker-2": observed_calls(*REPEATS), "producer-1": enqueue})) == []
-    assert doubts(run_with("net-reply-lost", {"worker-2": observed_calls(*REPEATS)})) == [
-        "1-net-reply-lost: no enqueue was answered by a repeat"
-    ]
+    words = "1-net-reply-lost: no enqueue was answered by a repeat"
+    assert doubts(run_with("net-reply-lost", {"worker-2": observed_calls(*REPEATS)})) == [words]
     late = observed_calls(("enqueue repeated", 20.1, 20.2))
     assert len(doubts(run_with("net-reply-lost", {"worker-2": observed_calls(*REPEATS), "producer-1": late}))) == 1
     assert len(doubts(run_with("net-reply-lost", {}))) == 3
@@ -144,10 +143,9 @@ def test_a_plan_asks_only_for_what_it_holds() -> None:
 
 
 def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
-    plan = [{"fault": f"1-{name}", "name": name, "target": "worker-2"} for name in ("worker-kill", "worker-freeze", "net-down")]
-    assert [words.split(": ")[0] for words in doubts(Run(spec={"plan": plan}, files={}))] == [
-        *("1-worker-kill", "1-worker-freeze", "1-net-down")
-    ]
+    names = ("worker-kill", "worker-freeze", "net-down")
+    run = Run(spec={"plan": [{"fault": f"1-{name}", "name": name, "target": "worker-2"} for name in names]}, files={})
+    assert [words.split(": ")[0] for words in doubts(run)] == [f"1-{name}" for name in names]
 
 
 def test_observed_calls_are_found_in_the_rows(story: Story, spark: SparkSession) -> None:

@@ -22,9 +22,8 @@ def decided(*found: tuple[str, str, str], verdict: str = "violated") -> dict[str
     """A verdict with examples: (check, subject, rest of the sentence)."""
     checks: dict[str, dict[str, Any]] = {}
     for check, subject, rest in found:
-        entry = checks.setdefault(
-            check, {"id": check, "verdict": verdict, "examples": [], "subjects": [], "violations": 0, "evidence": []}
-        )
+        empty = {"id": check, "verdict": verdict, "examples": [], "subjects": [], "violations": 0, "evidence": []}
+        entry = checks.setdefault(check, empty)
         entry["examples"].append(f"{subject} {rest}")
         entry["subjects"].append(subject)
         entry["violations"] += 1
@@ -167,10 +166,8 @@ def test_evidence_that_cannot_be_had_is_one_line_and_changes_nothing(run: Path) 
     (run / "evidence.json.new").symlink_to("/dev/full")
     verdict, said = decided(("J1", "quiet-0", "x")), list[str]()
     evidence.collect(run, verdict, FACTS, said.append)
-    assert said == [
-        "judge: the evidence of run cannot be written: JudgeError: evidence.json of run cannot be written: "
-        "No space left on device"
-    ]
+    cannot = "evidence.json of run cannot be written: No space left on device"
+    assert said == [f"judge: the evidence of run cannot be written: JudgeError: {cannot}"]
     assert (verdict["checks"][0]["evidence"], evidence.read(run)) == ([], [])
 
 

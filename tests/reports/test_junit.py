@@ -22,11 +22,8 @@ def decided(verdict: str, *entries: dict[str, Any], reasons: list[str] | None = 
 
 def test_each_check_is_a_test_case() -> None:
     """Violated is a failure, unknown an error, with the reason and its examples."""
-    entries = (
-        entry("J1", "valid"),
-        entry("J4", "violated", "a is lost", ["a is lost", "b is lost"]),
-        entry("H1", "unknown", "no witness"),
-    )
+    lost = entry("J4", "violated", "a is lost", ["a is lost", "b is lost"])
+    entries = (entry("J1", "valid"), lost, entry("H1", "unknown", "no witness"))
     suite = ElementTree.fromstring(render(decided("violated", *entries)).encode())
     assert suite.attrib == {"name": "run-1", "tests": "3", "failures": "1", "errors": "1"}
     valid, violated, unknown = suite

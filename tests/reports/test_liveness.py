@@ -110,9 +110,7 @@ def fail_over(story: Story, at: float) -> None:
 
 def test_what_a_failover_lost_counts_in_no_later_era(story: Story, checked: Checked) -> None:
     """Rules 8 and 32: a finish that was lost may be done twice, and a claim that was lost replaces and excludes nobody."""
-    story.spec["loss"] = [
-        {"fault": "failover", "before_ms": 2_000, "until": "inject", "after_ms": 0, "text": "what the new primary had not got"}
-    ]
+    story.spec["loss"] = [{"fault": "failover", "before_ms": 2_000, "until": "inject", "after_ms": 0, "text": "not replicated"}]
     for job in ("replaced", "held", "finished"):
         story.enqueue(job, 38)
     kept = story.claim("worker-3", "replaced", 38.1)

@@ -62,9 +62,7 @@ def test_an_app_that_was_cut_off_shows_in_the_calls_of_its_producer() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "call", [(9.9, 10.5), (10.1, 10.15), (12.5, 12.65)], ids=["sent before", "not in force yet", "answered after the witness"]
-)
+@pytest.mark.parametrize("call", [(9.9, 10.5), (10.1, 10.15), (12.5, 12.65)], ids=["before", "not in force", "answered after"])
 def test_calls_at_the_edges_of_a_loss_prove_nothing(call: tuple[float, float]) -> None:
     assert doubts(run_with("net-down", call)) == []
 

@@ -85,9 +85,8 @@ def test_what_reaches_the_driver_grows_with_seconds_not_with_jobs(spark: SparkSe
         F.lit(7_500).cast("bigint").alias("claim_srv_us"),
         F.lit(5).cast("bigint").alias("claimable_ms"),
     )
-    events = spark.createDataFrame(
-        [], "kind string, f string, type string, result string, sends bigint, first_send_ns bigint, done_ns bigint"
-    )
+    columns = "kind string, f string, type string, result string, sends bigint, first_send_ns bigint, done_ns bigint"
+    events = spark.createDataFrame([], columns)
     frames: Any = SimpleNamespace(jobs=jobs, eventful=SimpleNamespace(events=events))
     axis = timeline.Axis(start_ns, start_ns + 2_000 * MS, 1)
     assert series.latencies(frames, axis).count() == 4 * 2

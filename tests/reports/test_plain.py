@@ -136,12 +136,9 @@ def events() -> Callable[..., pa.Table]:
     columns = [*dict.fromkeys((*ROW_COLUMNS, *ITEM_COLUMNS, "position", "state", "answer", "snapshot", "era"))]
     token = {"job": "j", "proc": "w", "fence": 1_000, "nonce": "i:1"}
     token |= {"type": "ok", "kind": "operation", "era": "e", "position": 0}
-    call = {"sends": 1, "srv_us": 1_000_500}
+    call, sent = {"sends": 1, "srv_us": 1_000_500}, {"first_send_ns": 1, "done_ns": 2}
     rows: dict[str, dict[str, Any]] = {
-        "enqueue": {
-            **{"f": "enqueue", "proc": "p", "result": "created", "crc": 7, "first_send_ns": 1, "done_ns": 2},
-            **{"delay_ms": 0, **call},
-        },
+        "enqueue": {"f": "enqueue", "proc": "p", "result": "created", "crc": 7, "delay_ms": 0, **sent, **call},
         "claim": {"f": "claim", "result": "leased", "answer": "leased", "crc": 7, "first_send_ns": 3, "done_ns": 4, **call},
         "handle": {"f": "handle", "first_send_ns": 5, "done_ns": 6},
         "effect": {"kind": "effect", "type": None, "crc": 7},
@@ -163,10 +160,8 @@ def events() -> Callable[..., pa.Table]:
 
 def test_a_job_without_a_fault_is_one_row(events: Callable[..., pa.Table]) -> None:
     (row,) = pa.Table.from_batches(set_apart(events().to_batches())).to_pylist()
-    told = (
-        *("plain", "job", "proc", "fence", "enqueue_sent_ns", "created_done_ns", "started_ns"),
-        *("finish_sent_ns", "accepted_done_ns"),
-    )
+    told = ("plain", "job", "proc", "fence", "enqueue_sent_ns", "created_done_ns", "started_ns")
+    told += ("finish_sent_ns", "accepted_done_ns")
     assert [row[name] for name in told] == [True, "j", "w", 1_000, 1, 2, 5, 7, 8]
 
 

@@ -37,9 +37,8 @@ def test_rows_whose_instants_contradict_each_other_are_in_doubt(story: Story, sp
     written_first = {"first_send_ns": ns(30), "last_send_ns": ns(30), "done_ns": ns(30.1)}
     for index, times in enumerate((sent_last, done_first, written_first)):
         story.row("worker-1", "operation", 30, f="promote", type="ok", op=f"worker-1-p{index}", items=[], **times)
-    assert doubts(collect_facts(spark, story.write())) == [
-        "history file worker-1.jsonl has 3 operation rows whose instants are not in their order"
-    ]
+    words = "history file worker-1.jsonl has 3 operation rows whose instants are not in their order"
+    assert doubts(collect_facts(spark, story.write())) == [words]
 
 
 ORDERS = [

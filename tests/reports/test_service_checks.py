@@ -65,9 +65,10 @@ def test_less_and_more_effects_than_runs_are_violated(story: Story, rows_of: Row
     assert rows_of(story.write(), "J25") == {job: {("J25", kind, "violated")}}
 
 
-@pytest.mark.parametrize(
-    "wrong", [features.finished_without_its_effect, features.effects_of_a_name_all_lost, features.more_effects_than_runs]
-)
+WRONG = [features.finished_without_its_effect, features.effects_of_a_name_all_lost, features.more_effects_than_runs]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_each_corruption_of_effects_is_seen(wrong: kinds.Edit, tmp_path: Path, rows_of: RowsOf) -> None:
     made = healthy(tmp_path / "run")
     for number in range(4):
@@ -137,9 +138,8 @@ def test_a_lane_waits_for_one_visit_to_each_of_the_others(story: Story, checked:
         story.enqueue(job, 40.01 + number / 1_000)
     for number, job in enumerate([*others, "waits"]):
         lane = "email/own" if job == "waits" else f"email/{number % lanes}"
-        token = story.claim(
-            WORKERS[number % 3], job, 40.2 + number / 100, told={"class": "email", "lane": lane, "priority": 5, "claims": 1}
-        )
+        told = {"class": "email", "lane": lane, "priority": 5, "claims": 1}
+        token = story.claim(WORKERS[number % 3], job, 40.2 + number / 100, told=told)
         story.start(token, 40.205 + number / 100, took=0.002)
         story.end("finish", token, at=40.208 + number / 100)
     counted(story, all_once())

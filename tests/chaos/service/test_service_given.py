@@ -141,10 +141,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no database": ({"servers": '{ url = "redis://h/1/2" }'}, "it must be a url redis://host:port/db"),
     "no port": ({"servers": '{ url = "redis://h:port" }'}, "it must be a url redis://host:port/db"),
     "no variable": ({"servers": '{ url = "$NO_SUCH_URL" }'}, 'servers.url is "$NO_SUCH_URL", it must be a variable'),
-    "topology": (
-        {"servers": '{url = "redis://h"}', "topology": '"aof"'},
-        'topology is "aof", it must be left out with [servers]',
-    ),
+    "topology": ({"servers": '{url="redis://h"}', "topology": '"aof"'}, 'topology is "aof", it must be left out with [servers]'),
     "a fault of servers": (
         {"servers": '{ url = "redis://h" }', "faults": '["worker-kill", "primary-kill"]'},
         'faults[1] is "primary-kill", it must be one that needs no servers of the harness\'s own: worker-kill, worker-freeze',

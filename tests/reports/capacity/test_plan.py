@@ -1,5 +1,6 @@
 """Plans against arithmetic by hand, and what cannot be answered: one line that says what would be possible."""
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -159,26 +160,13 @@ def test_half_of_the_steps_predict_the_limit(tmp_path: Path, made: Row) -> None:
 def stepped(p99_by_rate: dict[float, float], made: Row, *, spread: float, jobs: int = 20_000) -> Row:
     """Steps at these rates, whose latencies lie that share around their p99."""
     plain = max(made["steps"], key=lambda step: step["workers"])
-    steps = [
-        {
-            **plain,
-            "rate": rate,
-            "latency_ms": {
-                "p50": 21.0,
-                "p99": p99_ms,
-                "histogram": [
-                    [20, 22, 0.9 * jobs],
-                    [p99_ms * (1 - spread), p99_ms, 0.09 * jobs],
-                    [p99_ms, p99_ms * (1 + spread), 0.01 * jobs],
-                ],
-            },
-            "in_system": {"counted": 10, "certain": 10, "possible": 10},
-            "waiting": {"mean": 1, "slope_per_s": 0, "slope_interval": [-1, 1]},
-            "dropped": 0,
-            "meets": p99_ms <= 100,
-        }
-        for rate, p99_ms in p99_by_rate.items()
-    ]
+    of_all: Row = {"in_system": {"counted": 10, "certain": 10, "possible": 10}, "dropped": 0}
+    of_all["waiting"] = {"mean": 1, "slope_per_s": 0, "slope_interval": [-1, 1]}
+    steps = []
+    for rate, p99_ms in p99_by_rate.items():
+        around = [[p99_ms * (1 - spread), p99_ms, 0.09 * jobs], [p99_ms, p99_ms * (1 + spread), 0.01 * jobs]]
+        latency = {"p50": 21.0, "p99": p99_ms, "histogram": [[20, 22, 0.9 * jobs], *around]}
+        steps.append({**plain, **copy.deepcopy(of_all), "rate": rate, "latency_ms": latency, "meets": p99_ms <= 100})
     return {**made, "steps": steps}
 
 

@@ -71,10 +71,8 @@ class Story:
         for number, name in enumerate(sorted(self.files)):
             role = "producer" if name == "producer-1" else "harness" if name == "harness" else "sink"
             self.row("manifest", number, "process", name=name, role=role, file=f"{name}.jsonl")
-        return [
-            LoadedFile(Path(f"{name}.jsonl"), tuple(upgrade(row, name) for row in rows), False, ())
-            for name, rows in self.files.items()
-        ]
+        files = {f"{name}.jsonl": tuple(upgrade(row, name) for row in rows) for name, rows in self.files.items()}
+        return [LoadedFile(Path(name), rows, False, ()) for name, rows in files.items()]
 
 
 def good(*faults: str) -> Story:
