@@ -2,13 +2,15 @@
 
 import argparse
 import json
+import os
+import signal
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from chaos import progress, runs, spec, toxiproxy_binary
 from chaos.calibration import Calibration, Trial
@@ -27,6 +29,8 @@ PACE = Pace(lead_in_ms=1_000, delay_max_ms=200, calm_ms=300, settle_ms=1_000)
 WORKERS = worker_names(3)
 CONSUMERS = consumer_names(1)
 WORKER_FAULTS = ("worker-kill", "worker-freeze")
+
+D = TypeVar("D", bound=Drill)
 
 
 def make_drill(
@@ -57,8 +61,9 @@ def recorded(scenario: Scenario[Any], folder: Path, calibration: Calibration = C
         return Run(scenario, arguments, interrupts, calibration).record()
 
 
-def run(drill: Drill, meanwhile: Callable[[], bool] = lambda: True) -> None:
-    """Run the drill as the command does. Beside it, `meanwhile` is called again and again until it says that it has acted."""
+@contextmanager
+def beside(meanwhile: Callable[[], bool]) -> Iterator[None]:
+    """What is done in this context has `meanwhile` called beside it, again and again until it says that it has acted."""
     over = threading.Event()
 
     def act() -> None:
@@ -68,11 +73,39 @@ def run(drill: Drill, meanwhile: Callable[[], bool] = lambda: True) -> None:
     watcher = threading.Thread(target=act)
     watcher.start()
     try:
-        with drill.interrupts:
-            drill.run()
+        yield
     finally:
         over.set()
         watcher.join()
+
+
+def run(drill: Drill, meanwhile: Callable[[], bool] = lambda: True) -> None:
+    """Run the drill as the command does, and beside it `meanwhile`."""
+    with beside(meanwhile), drill.interrupts:
+        drill.run()
+
+
+def when(condition: Callable[[], object], act: Callable[[], object]) -> Callable[[], bool]:
+    """For `beside`: act once, as soon as this is so."""
+
+    def acted() -> bool:
+        if now := bool(condition()):
+            act()
+        return now
+
+    return acted
+
+
+def interrupt() -> None:
+    """Ctrl-C."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def carried_out(drill: D) -> D:
+    """The drill, once it has run as the command runs it, with the spec that the judge reads."""
+    run(drill)
+    drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
+    return drill
 
 
 def history(drill: Drill) -> dict[str, list[dict[str, Any]]]:
@@ -118,13 +151,6 @@ def pids_of(folder: Path) -> set[int]:
         if lines and path.stem != "manifest":
             found.add(json.loads(lines[0])["pid"])
     return found
-
-
-def wait_for(condition: Callable[[], bool], what: str, *, timeout_s: float = 120.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"{what} did not happen"
-        time.sleep(0.01)
 
 
 def calm_drill(folder: Path) -> Drill:

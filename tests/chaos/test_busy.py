@@ -12,7 +12,7 @@ import pytest
 
 from chaos.processes import ROOT
 from chaos.targets.faults import is_gone
-from tests.chaos.drills import wait_for
+from tests.engine.helpers.waiting import wait_until
 
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -34,12 +34,12 @@ def test_the_exit_code_is_that_of_the_command(arguments: Sequence[str], code: in
 def test_busy_processes_run_beside_the_command_and_end_with_it(number: int, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     runner = start("2", "--", "sh", "-c", f"echo $$ > {mark}; exec sleep 600")
-    wait_for(lambda: mark.exists() and bool(mark.read_text().strip()), "the start of the command")
+    wait_until(lambda: mark.exists() and mark.read_text().strip(), "the start of the command")
     children = psutil.Process(runner.pid).children()
     assert len(children) == 3
     busy = [child for child in children if child.pid != int(mark.read_text())]
-    wait_for(lambda: all(child.cpu_times().user > 0 for child in busy), "work of the busy processes")
+    wait_until(lambda: all(child.cpu_times().user > 0 for child in busy), "work of the busy processes")
     os.kill(runner.pid, number)
     runner.wait()
     # In a container nobody may wait for those whose parent was killed.
-    wait_for(lambda: all(is_gone(child.pid) for child in children), "the end of all processes")
+    wait_until(lambda: all(is_gone(child.pid) for child in children), "the end of all processes")

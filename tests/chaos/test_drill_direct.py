@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,14 +20,10 @@ LEASE_MS = 12_000
 def make(folder: Path) -> Drill:
     """Carry out the drill."""
     folder.mkdir()
-    kinds = ("net-latency", "worker-kill")
-    drill, plan = drills.make_drill(
-        folder, seed=1, kinds=kinds, direct=("worker-1",), lease_ms=LEASE_MS, sweep_ms=1_000, liveness_slack_ms=3_000
-    )
+    told: dict[str, Any] = {"lease_ms": LEASE_MS, "sweep_ms": 1_000, "liveness_slack_ms": 3_000}
+    drill, plan = drills.make_drill(folder, seed=1, kinds=("net-latency", "worker-kill"), direct=("worker-1",), **told)
     drill.spec = replace(drill.spec, plan=tuple(map(asdict, plan.faults)), pace=asdict(drills.PACE))
-    drills.run(drill)
-    drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
-    return drill
+    return drills.carried_out(drill)
 
 
 def test_the_kill_of_a_direct_worker_shows_and_those_behind_proxies_wait_for_leases(spark: SparkSession, tmp_path: Path) -> None:

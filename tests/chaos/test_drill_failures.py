@@ -8,10 +8,12 @@ import psutil
 import pytest
 
 from chaos import drill as drill_module
+from chaos.drill import Drill
 from chaos.faults.base import process_states
 from chaos.processes import Crew
 from engine import Queue
-from tests.chaos.drills import calm_drill, history, make_drill, run, wait_for
+from tests.chaos.drills import calm_drill, history, interrupt, make_drill, run, when
+from tests.engine.helpers.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left")]
 
@@ -19,15 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left")]
 def test_an_interrupt_while_a_worker_is_frozen_heals_it_and_stops_everything(tmp_path: Path) -> None:
     drill, plan = make_drill(tmp_path, seed=1)
     assert plan.faults[0].name == "worker-freeze"
-
-    def interrupt() -> bool:
-        """Ctrl-C as soon as some worker is frozen."""
-        frozen = any(process_states(child.pid) == {"T"} for child in psutil.Process().children())
-        if frozen:
-            os.kill(os.getpid(), signal.SIGINT)
-        return frozen
-
-    run(drill, interrupt)
+    run(drill, when(lambda: any(process_states(child.pid) == {"T"} for child in psutil.Process().children()), interrupt))
     assert drill.errors == ["interrupted by SIGINT"] and drill.loaded
     files = history(drill)
     assert {name for name, rows in files.items() if rows[-1]["kind"] != "close"} == set()
@@ -38,14 +32,8 @@ def test_an_interrupt_while_a_worker_is_frozen_heals_it_and_stops_everything(tmp
 
 def test_a_worker_that_dies_by_itself_ends_the_drill_and_is_recorded(tmp_path: Path) -> None:
     drill, _ = make_drill(tmp_path, seed=1)
-
-    def murder() -> bool:
-        """Kill worker-3 behind the harness's back once the load has begun."""
-        if drill.loaded:
-            drill._crew.children["worker-3"].process.send_signal(signal.SIGKILL)
-        return drill.loaded
-
-    run(drill, murder)
+    # Behind the harness's back.
+    run(drill, when(lambda: drill.loaded, lambda: drill._crew.children["worker-3"].process.send_signal(signal.SIGKILL)))
     assert len(drill.errors) == 1
     assert drill.errors[0].startswith("unplanned exit of worker-3: killed by SIGKILL")
     (row,) = [row for row in history(drill)["harness"] if row["kind"] == "fault"]
@@ -54,24 +42,18 @@ def test_a_worker_that_dies_by_itself_ends_the_drill_and_is_recorded(tmp_path: P
 
 def test_an_interrupt_and_a_death_while_everything_is_stopped_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drill = calm_drill(tmp_path)
-
-    def interrupt() -> bool:
-        """Ctrl-C after the last tick, when a worker has gone by itself."""
-        if drill._phase == "end":
-            os.kill(os.getpid(), signal.SIGINT)
-        return drill._phase == "end"
-
     stop_all = drill_module.Crew.stop_all
 
     def stop_late(crew: Crew) -> list[str]:
         """Stop everything, once the signal is there and worker-2 is not any more."""
         crew.children["worker-2"].process.kill()
         crew.children["worker-2"].process.wait()
-        wait_for(lambda: bool(drill.interrupts._caught), "the interrupt")
+        wait_until(lambda: drill.interrupts._caught, "the interrupt")
         return stop_all(crew)
 
     monkeypatch.setattr(drill_module.Crew, "stop_all", stop_late)
-    run(drill, interrupt)
+    # After the last tick, when a worker has gone by itself.
+    run(drill, when(lambda: drill._phase == "end", interrupt))
     death, interrupted = drill.errors
     assert death.startswith("unplanned exit of worker-2: killed by SIGKILL")
     assert interrupted == "interrupted by SIGINT"
@@ -81,17 +63,14 @@ def test_a_queue_that_does_not_drain_is_an_error_and_quiet_at_the_end(tmp_path: 
     drill = calm_drill(tmp_path)
     work_ms = 2 * drill.spec.liveness_ms + 2_000
 
-    def burden() -> bool:
-        """When the load has ended: a job that is not due for an hour, and one that runs until after the drill has given up."""
-        if drill._phase == "drain":
-            queue = Queue(drill.spec.queue, url=drill._servers.url)
+    def burden() -> None:
+        """A job that is not due for an hour, and one that runs until after the drill has given up."""
+        with Queue(drill.spec.queue, url=drill._servers.url) as queue:
             payload = {"index": 0, "work_ms": work_ms, "fail_first": 0, "pad": ""}
             queue.enqueue("email", payload, id="due-later", delay_ms=3_600_000)
             queue.enqueue("email", payload, id="long")
-            queue.close()
-        return drill._phase == "drain"
 
-    run(drill, burden)
+    run(drill, when(lambda: drill._phase == "drain", burden))
     assert drill.errors == [f"the queue was not drained {2 * drill.spec.liveness_ms} ms after the last heal"]
     files = history(drill)
     finals = [row for row in files["harness"] if row["kind"] == "final"]
@@ -105,14 +84,7 @@ def test_a_queue_that_does_not_drain_is_an_error_and_quiet_at_the_end(tmp_path: 
 
 def test_an_interrupt_while_the_network_is_down_heals_it_and_stops_everything(tmp_path: Path) -> None:
     drill, _ = make_drill(tmp_path, seed=1, kinds=("net-down",))
-
-    def interrupt() -> bool:
-        """Ctrl-C once the fault is on record."""
-        if drill._phase == "net-down":
-            os.kill(os.getpid(), signal.SIGINT)
-        return drill._phase == "net-down"
-
-    run(drill, interrupt)
+    run(drill, when(lambda: drill._phase == "net-down", interrupt))
     # Without the heal, children that cannot reach their server would not have stopped well.
     assert drill.errors == ["interrupted by SIGINT"]
     files = history(drill)
@@ -121,16 +93,14 @@ def test_an_interrupt_while_the_network_is_down_heals_it_and_stops_everything(tm
     assert stages == [("inject", "ok"), ("heal", "ok")]
 
 
+def kill_proxies(drill: Drill) -> None:
+    assert drill._network
+    os.kill(drill._network.pid, signal.SIGKILL)
+
+
 def test_a_proxy_that_dies_in_mid_run_ends_the_drill_with_one_line(tmp_path: Path) -> None:
     drill, _ = make_drill(tmp_path, seed=1, kinds=("net-down",))
-
-    def murder() -> bool:
-        """Kill the Toxiproxy server once the load has begun."""
-        if drill.loaded and drill._network:
-            os.kill(drill._network.pid, signal.SIGKILL)
-        return drill.loaded
-
-    run(drill, murder)
+    run(drill, when(lambda: drill.loaded, lambda: kill_proxies(drill)))
     log = drill.folder.logs / "toxiproxy.log"
     assert drill.errors == [f"the Toxiproxy server exited in mid-run with code -9; see {log}"]
     assert drill.loaded
@@ -138,14 +108,7 @@ def test_a_proxy_that_dies_in_mid_run_ends_the_drill_with_one_line(tmp_path: Pat
 
 def test_a_proxy_that_dies_while_a_fault_is_in_force_is_the_line_too(tmp_path: Path) -> None:
     drill, _ = make_drill(tmp_path, seed=1, kinds=("net-down",))
-
-    def murder() -> bool:
-        """Kill the Toxiproxy server while the network is down."""
-        if drill._phase == "net-down" and drill._network:
-            os.kill(drill._network.pid, signal.SIGKILL)
-        return drill._phase == "net-down"
-
-    run(drill, murder)
+    run(drill, when(lambda: drill._phase == "net-down", lambda: kill_proxies(drill)))
     (error,) = drill.errors
     assert error.startswith("the Toxiproxy server exited in mid-run with code -9")
 

@@ -12,7 +12,7 @@ from chaos import toxiproxy_binary
 from chaos.drill import Drill
 from chaos.plan import PRODUCER, Plan, PlannedFault
 from tests.chaos import judged
-from tests.chaos.drills import PACE, history, make_drill, run
+from tests.chaos.drills import PACE, carried_out, history, make_drill
 
 pytestmark = [pytest.mark.slow, judged.TIMEOUT]
 
@@ -31,9 +31,7 @@ def make(folder: Path) -> Drill:
     drill.plan = Plan(1, PACE, FAULTS)
     drill.toxiproxy = toxiproxy_binary.find()
     drill.spec = replace(drill.spec, plan=tuple(map(asdict, FAULTS)), pace=asdict(PACE), liveness_slack_ms=3_000)
-    run(drill)
-    drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
-    return drill
+    return carried_out(drill)
 
 
 def test_faults_in_the_force_of_others_are_witnessed_and_the_clean_engine_is_valid(spark: SparkSession, tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ from chaos.progress import Progress
 from chaos.watch import Watch
 from engine.http.settings import HttpSettings
 from tests.chaos import judged
-from tests.chaos.drills import LEASE_MS, PACE, history, prepared, run, wait_for
+from tests.chaos.drills import LEASE_MS, PACE, carried_out, history, prepared
 from tests.chaos.test_toxiproxy import program
+from tests.engine.helpers.waiting import soon
 from tests.engine.http.serving import served
 
 WORKERS, CONSUMERS = worker_names(3), consumer_names(1)
@@ -101,9 +102,7 @@ def test_missing_packages_are_one_line(tmp_path: Path, monkeypatch: pytest.Monke
 def make(folder: Path) -> HttpDrill:
     """Carry a short drill out."""
     folder.mkdir()
-    drill, _ = made_drill(folder, 1)
-    run(drill)
-    drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
+    drill = carried_out(made_drill(folder, 1)[0])
     drill.folder.release()
     return drill
 
@@ -150,7 +149,7 @@ def test_a_producers_ways_are_harmed_together_and_probed_over_http(ironclaim_url
             return trips.added_ms()[PRODUCER] >= 150
 
         # A busy machine makes single trips longer, also those to the app itself.
-        wait_for(slowed, "a longer way through the proxies", timeout_s=30.0)
+        soon(slowed, "a longer way through the proxies")
         network.cut([PRODUCER])
         assert all(refused(entry) for entry in entries)
 

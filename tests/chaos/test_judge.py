@@ -16,7 +16,8 @@ from chaos import judge as judge_module
 from chaos.errors import HarnessError, Interrupted
 from chaos.interrupts import Interrupts
 from chaos.judge import EarlyJudge, judge, judge_all, validate_objectives
-from tests.chaos.drills import wait_for
+from tests.chaos.drills import beside, interrupt, when
+from tests.engine.helpers.waiting import wait_until
 
 
 def command(code: int, run: Path, verdict: object) -> list[str]:
@@ -112,22 +113,11 @@ time.sleep(600)
 @pytest.mark.parametrize("on_term", ["signal.SIG_DFL", "signal.SIG_IGN"])
 def test_a_signal_ends_the_judge_at_once(on_term: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge_module, "STOP_GRACE_S", 0.2)
-    begun, over = tmp_path / "begun", threading.Event()
-
-    def interrupt() -> None:
-        while not over.wait(0.005):
-            if begun.exists():
-                os.kill(os.getpid(), signal.SIGINT)
-                return
-
-    watcher = threading.Thread(target=interrupt)
-    watcher.start()
-    try:
-        with Interrupts() as interrupts, pytest.raises(Interrupted, match=r"^interrupted by SIGINT$"):
-            judge(tmp_path, interrupts, [sys.executable, "-c", ENDLESS.format(on_term=on_term, begun=str(begun))])
-    finally:
-        over.set()
-        watcher.join()
+    begun = tmp_path / "begun"
+    endless = [sys.executable, "-c", ENDLESS.format(on_term=on_term, begun=str(begun))]
+    interrupted = pytest.raises(Interrupted, match=r"^interrupted by SIGINT$")
+    with beside(when(begun.exists, interrupt)), Interrupts() as interrupts, interrupted:
+        judge(tmp_path, interrupts, endless)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -191,7 +181,7 @@ def test_a_judge_that_was_started_early_waits_for_its_line(tmp_path: Path, monke
     monkeypatch.setattr(judge_module, "judge_command", lambda run: [sys.executable, "-c", waiting(words, run)])
     with EarlyJudge(tmp_path) as early:
         early.start()
-        wait_for(there.exists, "the start of the judge")
+        wait_until(there.exists, "the start of the judge")
         assert not (tmp_path / "verdict.json").exists()
         assert judge(tmp_path, Interrupts(), started=early.begin()) == (0, "")
 

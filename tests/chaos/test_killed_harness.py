@@ -17,7 +17,7 @@ from chaos import plan, topologies
 from chaos.processes import ROOT, child_environment
 from chaos.targets.faults import is_gone
 from record.history import load_file
-from tests.chaos.drills import wait_for
+from tests.engine.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -127,7 +127,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Harness]]:
         for start in range(0, len(planned), TOGETHER):
             group = [Harness(moment, folder) for moment in planned[start : start + TOGETHER]]
             started += group
-            wait_for(lambda group=group: all(harness.killed() for harness in group), "their moments", timeout_s=600)
+            wait_until(lambda group=group: all(harness.killed() for harness in group), "their moments", 600)
         yield started
     finally:
         for harness in started:
@@ -139,7 +139,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Harness]]:
 
 def test_nothing_outlives_a_killed_harness(killed: list[Harness]) -> None:
     names = [{one.name() for one in harness.left()} for harness in killed]
-    wait_for(lambda: not any(harness.left() for harness in killed), f"the end of {names}", timeout_s=GONE_S)
+    wait_until(lambda: not any(harness.left() for harness in killed), f"the end of {names}", GONE_S)
     # Server, proxies, workers and load were there to be left behind.
     assert max(len(harness.below) for harness in killed) >= 5
 

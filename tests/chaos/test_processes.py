@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -51,10 +50,7 @@ def start(crew: Crew, name: str, program: str, *, ready: bool = True) -> Child:
     with log.open("ab") as output:
         process = start_guarded([sys.executable, "-c", program], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     crew.children[name] = Child(name, "worker", process, log)
-    deadline_s = time.monotonic() + 120
-    while ready and last_line(log) != "ready":
-        assert time.monotonic() < deadline_s, "the child did not start"
-        time.sleep(0.005)
+    wait_until(lambda: not ready or last_line(log) == "ready", "the start of the child")
     return crew.children[name]
 
 

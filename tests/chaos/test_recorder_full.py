@@ -29,10 +29,7 @@ def make(folder: Path) -> Drill:
     folder.mkdir(parents=True)
     drill, plan = drills.make_drill(folder, seed=1, kinds=())
     spec = replace(drill.spec, plan=(asdict(FULL),), liveness_slack_ms=3_000)
-    full = FullDrill(spec, replace(plan, faults=(FULL,)), drill.folder, drill.progress, drill.interrupts)
-    drills.run(full)
-    full.spec.write(full.folder.path / "spec.json", harness_errors=full.errors, ended_utc="now")
-    return full
+    return drills.carried_out(FullDrill(spec, replace(plan, faults=(FULL,)), drill.folder, drill.progress, drill.interrupts))
 
 
 def test_the_engine_goes_on_and_the_verdict_is_unknown_for_the_hole(tmp_path: Path, spark: SparkSession) -> None:

@@ -29,11 +29,8 @@ def make(folder: Path, *, kinds: tuple[str, ...] = ("worker-kill",), producers: 
     """Carry out a short drill in which a worker is killed, unless other faults are named."""
     folder.mkdir()
     drill, plan = drills.make_drill(folder, seed=1, kinds=kinds)
-    planned = tuple(asdict(fault) for fault in plan.faults)
-    drill.spec = replace(drill.spec, plan=planned, liveness_slack_ms=3_000, producers=producers)
-    drills.run(drill)
-    drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
-    return drill
+    drill.spec = replace(drill.spec, plan=tuple(map(asdict, plan.faults)), liveness_slack_ms=3_000, producers=producers)
+    return drills.carried_out(drill)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from chaos.slopes import LATENCY, MB, Slope, fit, latencies, percentiles, slope
 from chaos.soaking import LEAKING, STEADY, UNKNOWN, Soak, Times, draw, verdict
 from chaos.spec import RunSpec
 from chaos.targets.faults import is_gone
-from tests.chaos.drills import pids_of, run
+from tests.chaos.drills import pids_of, run, when
 
 TIMES = Times(6, warm_up_s=1, fault_every_s=2)
 
@@ -233,13 +233,7 @@ def test_a_short_soak_finds_a_leak_of_the_server_and_leaves_nothing_running(tmp_
 def test_a_soak_that_is_interrupted_is_unknown(tmp_path: Path) -> None:
     made = short(tmp_path)
     made.interrupts = interrupts = Interrupts()
-
-    def interrupt() -> bool:
-        if made.begun_s:
-            interrupts._caught = "SIGINT"
-        return bool(made.begun_s)
-
-    run(made, interrupt)
+    run(made, when(lambda: made.begun_s, lambda: setattr(interrupts, "_caught", "SIGINT")))
     out = StringIO()
     assert verdict(made, Progress(out)) == UNKNOWN
     assert out.getvalue().splitlines() == ["harness: interrupted by SIGINT", "soak: unknown, it was not carried out to its end"]

@@ -20,7 +20,7 @@ from chaos.targets.faults import is_gone
 from chaos.toxiproxy import Toxic, ToxiproxyClient, ToxiproxyError, ToxiproxyServer, blackhole, latency
 from engine.testing import EmbeddedServer
 from engine.testing.server import free_port, lowest_local_port
-from tests.chaos.drills import wait_for
+from tests.engine.helpers.waiting import wait_until
 
 HOST = "127.0.0.1"
 #: What answers at all does so within this, however long the machine pauses.
@@ -82,13 +82,13 @@ def test_a_toxic_bites_and_heals(client: ToxiproxyClient, proxy: tuple[str, Addr
     assert [toxic["attributes"] for toxic in client.show(name)["toxics"]] == [{"latency": 40, "jitter": 0}] * 2
     assert round_trip_ms(address, answers) >= 80
     client.heal(name)
-    wait_for(lambda: round_trip_ms(address, answers) < 80, "a round trip without them")
+    wait_until(lambda: round_trip_ms(address, answers) < 80, "a round trip without them")
     for stream, arrives in (("upstream", ":0"), ("downstream", ":1")):
         client.add(name, blackhole(stream))
         with pytest.raises(Silence):
             ask(address, f"SET {name}-{stream} 1", 0.1)
         # On its way it is cut off with the heal.
-        wait_for(lambda: ask(server, f"EXISTS {name}-{stream}", PATIENCE_S) == arrives, f"{arrives} {stream}")  # noqa: B023
+        wait_until(lambda: ask(server, f"EXISTS {name}-{stream}", PATIENCE_S) == arrives, f"{arrives} {stream}")  # noqa: B023
         client.heal(name)
         assert ask(server, f"EXISTS {name}-{stream}", PATIENCE_S) == arrives
     client.enable(name, False)
@@ -195,7 +195,7 @@ def test_it_does_not_outlive_an_owner_that_is_killed(tmp_path: Path) -> None:
         assert owner.stdout is not None
         child = int(owner.stdout.readline())
         os.kill(owner.pid, signal.SIGKILL)
-    wait_for(lambda: is_gone(child), "its end")
+    wait_until(lambda: is_gone(child), "its end")
 
 
 def test_all_proxies_heal_but_one_that_cannot(ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_all_proxies_heal_but_one_that_cannot(ironclaim_url: str, tmp_path: Path
         assert [refused(network.proxy(name)) for name in names] == [True, False, False]
         monkeypatch.setattr(ToxiproxyClient, "heal", heal)
         psutil.Process(network.pid).kill()
-        wait_for(lambda: bool(network.complaint()), "its end")
+        wait_until(network.complaint, "its end")
         with pytest.raises(HarnessError, match="^the Toxiproxy server exited in mid-run with code -9; see "):
             network.heal(names)
         network.heal_all()

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import redis
 from chaos.interop.node import adapter_command, adapter_environment
 from engine.testing import start_guarded
 from record.history import SCHEMA_VERSION, load_file
+from tests.engine.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.nightly
 
@@ -77,14 +78,6 @@ def adapter(tmp_path: Path, port: int) -> Iterator[Adapter]:
     made.kill()
 
 
-def wait_for(condition: Callable[[], Any], *, timeout_s: float = 120.0) -> Any:
-    deadline_s = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
-    return value
-
-
 def all_ended(adapter: Adapter) -> bool:
     return len(adapter.completed("node-worker-1", "finish")) == 3 and bool(adapter.completed("node-worker-1", "bury"))
 
@@ -94,7 +87,7 @@ def worked(adapter: Adapter) -> Adapter:
     """The four jobs were sent and have ended; both processes were asked to stop, and did."""
     adapter.work(concurrency=4)
     adapter.produce()
-    wait_for(lambda: all_ended(adapter))
+    wait_until(lambda: all_ended(adapter), "the end of all jobs")
     adapter.stop()
     return adapter
 
@@ -112,7 +105,7 @@ def test_files_are_whole_and_of_this_schema(worked: Adapter) -> None:
 def test_instants_are_of_the_clock_that_every_process_shares(adapter: Adapter) -> None:
     before_ns = time.monotonic_ns()
     adapter.work()
-    assert before_ns < wait_for(lambda: adapter.rows("node-worker-1"))[0]["t_ns"] < time.monotonic_ns()
+    assert before_ns < wait_until(lambda: adapter.rows("node-worker-1"), "its first row")[0]["t_ns"] < time.monotonic_ns()
 
 
 def test_each_call_has_one_row_before_it_is_sent_and_one_after_its_answer(worked: Adapter) -> None:
@@ -196,7 +189,7 @@ def test_recording_leaves_bull_as_it_is(worked: Adapter, ironclaim_url: str) -> 
 def test_a_long_run_extends_its_lock(adapter: Adapter, port: int) -> None:
     adapter.work()
     adapter.produce((({"index": 0, "work_ms": 3_200}, {}),))
-    wait_for(lambda: adapter.completed("node-worker-1", "finish"))
+    wait_until(lambda: adapter.completed("node-worker-1", "finish"), "a finish")
     (extended,) = adapter.completed("node-worker-1", "extend")
     (claimed,) = [row for row in adapter.completed("node-worker-1", "claim") if row["result"] == "leased"]
     assert extended["items"][0]["result"] == "ok"
@@ -207,7 +200,7 @@ def test_a_long_run_extends_its_lock(adapter: Adapter, port: int) -> None:
 def test_a_killed_worker_leaves_the_rows_of_what_it_had_in_hand(adapter: Adapter) -> None:
     process = adapter.work()
     adapter.produce((({"index": 0, "work_ms": 60_000}, {}),))
-    wait_for(lambda: [row for row in adapter.rows("node-worker-1") if row["f"] == "handle"])
+    wait_until(lambda: [row for row in adapter.rows("node-worker-1") if row["f"] == "handle"], "a run")
     process.send_signal(signal.SIGKILL)
     process.wait()
     last = adapter.rows("node-worker-1")[-1]
@@ -217,7 +210,7 @@ def test_a_killed_worker_leaves_the_rows_of_what_it_had_in_hand(adapter: Adapter
 def test_a_worker_that_is_told_to_stop_finishes_what_it_runs(adapter: Adapter) -> None:
     process = adapter.work()
     adapter.produce((({"index": 0, "work_ms": 600}, {}),))
-    wait_for(lambda: [row for row in adapter.rows("node-worker-1") if row["f"] == "handle"])
+    wait_until(lambda: [row for row in adapter.rows("node-worker-1") if row["f"] == "handle"], "a run")
     process.terminate()
     assert process.wait(120) == 0
     assert [row["items"][0]["result"] for row in adapter.completed("node-worker-1", "finish")] == ["ok"]
