@@ -87,14 +87,9 @@ class Processes:
 
     def start(self, *arguments: str, log: str, **environment: str) -> subprocess.Popen[bytes]:
         with (self._folder / log).open("wb") as output:
-            process = start_guarded(
-                [sys.executable, "-m", *arguments],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment}
+            process = start_guarded([sys.executable, "-m", *arguments], cwd=ROOT, env=environment, **streams)
         self._running.append(process)
         return process
 
@@ -103,14 +98,10 @@ class Processes:
 
     def worker(self, url: str, *arguments: str, name: str = "worker-1") -> subprocess.Popen[bytes]:
         """A worker of queue `bench` with history and sink beside the logs."""
-        return self.start(
-            *("engine", "worker", "bench.handlers:handlers", "--queue", "bench", "--url", url, "--name", name),
-            *("--capabilities", CAPABILITY, *arguments),
-            log=f"{name}.log",
-            IRONCLAIM_SINK=str(self._folder / f"{name}.sink.jsonl"),
-            IRONCLAIM_PROC=name,
-            **recording(self._folder / f"{name}.jsonl"),
-        )
+        named = ("--queue", "bench", "--url", url, "--name", name, "--capabilities", CAPABILITY)
+        written = {"IRONCLAIM_SINK": str(self._folder / f"{name}.sink.jsonl"), **recording(self._folder / f"{name}.jsonl")}
+        worker = ("engine", "worker", "bench.handlers:handlers", *named, *arguments)
+        return self.start(*worker, log=f"{name}.log", IRONCLAIM_PROC=name, **written)
 
     def refused(self, arguments: tuple[str, ...], start: Callable[..., subprocess.Popen[bytes]]) -> str:
         """What a run that is refused says. `{folder}` in an argument is one that has a file there.jsonl, which stays empty."""

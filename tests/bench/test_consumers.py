@@ -24,12 +24,9 @@ def jobs_with(rows: list[dict[str, Any]], *results: str) -> list[str]:
 
 def test_a_consumer_beside_producers_works_off_their_jobs(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     producer, consumer, sink = (tmp_path / name for name in ("producer-1.jsonl", "consumer-1.jsonl", "consumer-1.sink.jsonl"))
-    locust = processes.locust(
-        *(*HEADLESS, "-u", "3", "--consumers", "1", "--host", server.url, "--rate", "60", "--seed", "3"),
-        *("--history", str(producer), "--consumer-history", str(consumer)),
-        IRONCLAIM_SINK=str(sink),
-        IRONCLAIM_PROC="consumer-1",
-    )
+    load = (*HEADLESS, "-u", "3", "--consumers", "1", "--host", server.url, "--rate", "60", "--seed", "3")
+    histories = ("--history", str(producer), "--consumer-history", str(consumer))
+    locust = processes.locust(*load, *histories, IRONCLAIM_SINK=str(sink), IRONCLAIM_PROC="consumer-1")
     wait_until(lambda: len(rows_of(sink, "effect")) > 60, "60 jobs worked off")
     locust.send_signal(signal.SIGTERM)
     assert locust.wait(timeout=120) == 0, processes.output()

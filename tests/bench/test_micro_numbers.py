@@ -90,16 +90,9 @@ def test_the_table_shows_an_interval_beside_its_number() -> None:
 
 
 def test_details_are_medians_and_leave_out_what_failed() -> None:
-    found = {
-        "enqueue": None,
-        "drain": {
-            "jobs_per_s": {"floor, batch 50": [1000.0, 3000.0, 2000.0]},
-            "script_us": {"floor, batch 50": [9.0, 8.0, 10.0]},
-            "server_us": {"floor, batch 50": [12.0]},
-            "client_us": {"floor, batch 50": [7.0]},
-        },
-        "memory": {"bytes_per_job": {"valkey": {"waiting": 438.0}, "redis": None}},
-    }
+    drained = {"jobs_per_s": [1000.0, 3000.0, 2000.0], "script_us": [9.0, 8.0, 10.0], "server_us": [12.0], "client_us": [7.0]}
+    drain = {what: {"floor, batch 50": values} for what, values in drained.items()}
+    found = {"enqueue": None, "drain": drain, "memory": {"bytes_per_job": {"valkey": {"waiting": 438.0}, "redis": None}}}
     assert [line.split() for line in details(found)] == [
         ["drain:", "jobs", "per", "second;", "µs", "a", "job", "of", "scripts,", "server,", "client"],
         *(["floor,", "batch", "50", "2,000", "9.00", "12.00", "7.00"], []),

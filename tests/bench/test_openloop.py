@@ -210,14 +210,14 @@ def test_a_parent_that_was_refused_keeps_no_job_waiting() -> None:
     """A server without memory refuses it, and on Bridge a job that needs it would wait for ever."""
     with EmbeddedServer() as server, redis.Redis(port=server.port, decode_responses=True) as client:
         failures: list[str] = []
-        production = Production(
-            Workload(seed=1, rate_per_s=100),
-            Destination("bench", server.url, model="bridge"),
-            part=0,
-            parts=1,
-            report=lambda name, response_ms, failure: failures.append(str(failure)) if failure else None,
-        )
-        job = next(job for job in Workload(seed=1, rate_per_s=100).jobs() if len(job.needs) == 2)
+
+        def report(name: str, response_ms: float | None, failure: Exception | None) -> None:
+            if failure:
+                failures.append(str(failure))
+
+        workload = Workload(seed=1, rate_per_s=100)
+        production = Production(workload, Destination("bench", server.url, model="bridge"), part=0, parts=1, report=report)
+        job = next(job for job in workload.jobs() if len(job.needs) == 2)
         there, refused = (replace(job, id=parent, needs=(), fail_first=0, unique=None) for parent in job.needs)
         production._send(there, 0)
         client.config_set("maxmemory", 1)

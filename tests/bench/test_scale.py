@@ -72,13 +72,9 @@ def test_growth_is_the_exponent_over_the_last_decade() -> None:
 
 
 def test_a_call_misses_when_it_is_slow_or_grows(tmp_path: Path) -> None:
-    found: scale.Found = {
-        "lanes": {
-            **{"flat": {10: [0.1] * 20, 100: [0.1] * 19 + [9.0]}, "slow": {10: [6.0] * 20, 100: [6.0] * 20}},
-            **{"steep": {10: [0.1] * 20, 100: [1.0] * 20}, OWN_BULK: {10: [7.0] * 20, 100: [7.0] * 20}},
-        }
-    }
-    table = scale.rows(found)
+    flat, slow, steep, own = ([0.1] * 19 + [9.0], [6.0] * 20, [1.0] * 20, [7.0] * 20)
+    found = {"flat": {10: [0.1] * 20, 100: flat}, "slow": {10: slow, 100: slow}, "steep": {10: [0.1] * 20, 100: steep}}
+    table = scale.rows({"lanes": {**found, OWN_BULK: {10: own, 100: own}}})
     assert {row["call"]: row["met"] for row in table} == {"flat": True, "slow": False, "steep": False, OWN_BULK: True}
     assert table[0]["most_ms"] == 9.0 and table[0]["p95_ms"] == 0.1
     assert scale.last_line(table) == 'scale: slowest="slow" ms=6.00 (lanes) slope_max=1.00 ("steep", lanes) met=2/4'

@@ -175,12 +175,7 @@ def test_the_consumer_inside_locust_worked_beside_the_workers(drilled: tuple[Dri
     told = [(row["role"], row["file"]) for row in files["manifest"] if row["name"] == "consumer-1" and row["kind"] == "process"]
     assert told == [("worker", "consumer-1.jsonl"), ("sink", "consumer-1.sink.jsonl")]
     assert files["consumer-1"][-1]["kind"] == files["consumer-1.sink"][-1]["kind"] == "close"
-    finished = [
-        item["job"]
-        for row in files["consumer-1"]
-        if row["f"] == "finish" and row["type"] == "ok"
-        for item in row["items"]
-        if item["result"] == "ok"
-    ]
+    answers = [row for row in files["consumer-1"] if (row["f"], row["type"]) == ("finish", "ok")]
+    finished = [item["job"] for row in answers for item in row["items"] if item["result"] == "ok"]
     assert len(finished) > 20
     assert set(finished) <= {item["job"] for row in files["consumer-1.sink"] if row["kind"] == "effect" for item in row["items"]}

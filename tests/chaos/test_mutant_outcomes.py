@@ -19,13 +19,10 @@ from reports.facts import Run
 
 MUTANT = Mutant("sample", "a defect", "J3", "violated", also=frozenset({"J6"}))
 
-CAUGHT = Verdict(
-    "violated",
-    {"H3": "valid", "J3": "violated", "J6": "violated", "J4": "valid"},
-    ("J3 violated: one", "J6 violated: two"),
-    why={"J3": "one", "J6": "two"},
-)
-VALID = Verdict("valid", {"H3": "valid", "J3": "valid", "J6": "valid", "J4": "valid"})
+ALL_VALID = {"H3": "valid", "J3": "valid", "J6": "valid", "J4": "valid"}
+BOTH = {**ALL_VALID, "J3": "violated", "J6": "violated"}
+CAUGHT = Verdict("violated", BOTH, ("J3 violated: one", "J6 violated: two"), why={"J3": "one", "J6": "two"})
+VALID = Verdict("valid", ALL_VALID)
 
 
 def with_checks(verdict: Verdict, why: str = "", causes: tuple[str, ...] = (), **checks: str) -> Verdict:

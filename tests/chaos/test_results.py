@@ -46,14 +46,9 @@ def read(queue: Queue, folder: Path, jobs: list[str]) -> tuple[str, dict[str, di
 def test_what_a_caller_is_given_is_recorded(queue: Queue, tmp_path: Path) -> None:
     work_off(queue, {"a": {"job": "a"}, "nothing": None})
     queue.enqueue("work", 1, id="waiting")
-    assert read(queue, tmp_path, ["a", "nothing", "waiting"]) == (
-        "",
-        {
-            "a": {"job": "a", "result": "finished", "result_crc": result_crc({"job": "a"})},
-            "nothing": {"job": "nothing", "result": "finished"},
-            "waiting": {"job": "waiting"},
-        },
-    )
+    a = {"job": "a", "result": "finished", "result_crc": result_crc({"job": "a"})}
+    given = {"a": a, "nothing": {"job": "nothing", "result": "finished"}, "waiting": {"job": "waiting"}}
+    assert read(queue, tmp_path, ["a", "nothing", "waiting"]) == ("", given)
 
 
 def test_of_many_jobs_some_are_read_over_the_whole_run(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

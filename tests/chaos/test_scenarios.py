@@ -28,6 +28,8 @@ from tests.chaos.drills import prepared
 from tests.given import Output, Patch
 
 NONE = plan.Plan(1, plan.Pace(), ())
+BENCH, SOAK = "20260101-000000-bench-seed1", "20260101-000000-soak-seed1"
+NO_REAP = "mutant no-reap: leases that ran out are never taken away; J13 must make the verdict violated"
 
 
 def of_target() -> run.Scenario[Any]:
@@ -42,21 +44,13 @@ def of_service() -> run.Scenario[Any]:
 @pytest.mark.parametrize(
     ("make", "kind", "said"),
     [
-        (lambda: bench.drawn(RunSpec("20260101-000000-bench-seed1")), Drill, "3 workers, 1 in Locust, 120 jobs/s, "),
-        (lambda: bench.drawn(RunSpec("20260101-000000-bench-seed1", face="http")), HttpDrill, ", a producer over HTTP, "),
-        (
-            lambda: bench.of_plan(RunSpec("20260101-000000-bench-seed1"), NONE, mutant=MUTANTS["no-reap"]),
-            Drill,
-            "mutant no-reap: leases that ran out are never taken away; J13 must make the verdict violated",
-        ),
-        (lambda: channels.drawn(ChannelSpec("20260101-000000-bench-seed1", 1)), ChannelDrill, "44 channels at 100% of their"),
+        (lambda: bench.drawn(RunSpec(BENCH)), Drill, "3 workers, 1 in Locust, 120 jobs/s, "),
+        (lambda: bench.drawn(RunSpec(BENCH, face="http")), HttpDrill, ", a producer over HTTP, "),
+        (lambda: bench.of_plan(RunSpec(BENCH), NONE, mutant=MUTANTS["no-reap"]), Drill, NO_REAP),
+        (lambda: channels.drawn(ChannelSpec(BENCH, 1)), ChannelDrill, "44 channels at 100% of their"),
         (lambda: mischief.of_model("bull", 1), MischiefDrill, "a foreign client of bull meddles with 120 jobs/s, seed 1"),
         (lambda: scale.Scale(spec=scale.spec_of(1), plan=scale.Plan(1, scale.PACE, ())), ScaleDrill, "30 jobs/s, twice and "),
-        (
-            lambda: soak.SoakRun(spec=RunSpec("20260101-000000-soak-seed1"), plan=NONE, times=Times(120)),
-            Soak,
-            "every 10 s, 2 min",
-        ),
+        (lambda: soak.SoakRun(spec=RunSpec(SOAK), plan=NONE, times=Times(120)), Soak, "every 10 s, 2 min"),
         (of_target, TargetDrill, "rq promises to run a job at most once, recovery bound none; seed 1"),
         (of_service, ServiceDrill, "a small service, 25 jobs/s, seed 1"),
     ],

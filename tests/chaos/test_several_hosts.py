@@ -110,16 +110,12 @@ def number_of(job: str) -> int:
 
 def sent(drill: Drill) -> dict[str, dict[str, tuple[str, int]]]:
     """The jobs that each process has sent, with their names and the crc32 of their payloads."""
-    return {
-        stem: {
-            item["job"]: (item["name"], item["crc"])
-            for row in rows
-            if (row["f"], row["type"]) == ("enqueue", "invoke")
-            for item in row["items"]
-        }
-        for stem, rows in sorted(rows_of(drill).items())
-        if stem.startswith(PRODUCER)
-    }
+    found: dict[str, dict[str, tuple[str, int]]] = {}
+    for stem in sorted(files := rows_of(drill)):
+        if stem.startswith(PRODUCER):
+            rows = [row for row in files[stem] if (row["f"], row["type"]) == ("enqueue", "invoke")]
+            found[stem] = {item["job"]: (item["name"], item["crc"]) for row in rows for item in row["items"]}
+    return found
 
 
 def test_a_locust_master_with_two_workers_does_what_one_process_does(tmp_path: Path, spark: SparkSession) -> None:

@@ -104,12 +104,9 @@ def test_a_misspelt_attribute_is_noticed(client: ToxiproxyClient, proxy: tuple[s
 
 
 def test_what_the_server_refuses_is_one_line(client: ToxiproxyClient, proxy: tuple[str, Address]) -> None:
-    name, address = proxy
+    (name, address), nonsense = proxy, Toxic("nonsense", "upstream")
     refusals = [
-        (
-            lambda: client.add(name, Toxic("nonsense", "upstream")),
-            r"^toxic nonsense-upstream on .* refused it: .*invalid toxic type",
-        ),
+        (lambda: client.add(name, nonsense), r"^toxic nonsense-upstream on .* refused it: .*invalid toxic type"),
         (lambda: client.add("nobody", blackhole("upstream")), r"^toxic timeout-upstream on nobody: .*proxy not found"),
         (lambda: client.create(name, listen=Address(HOST, free_port()), upstream=address), r"proxy already exists"),
     ]

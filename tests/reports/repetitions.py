@@ -64,27 +64,19 @@ def judged(run: Path, values: Mapping[str, float], verdict: str = "valid", **spe
 
 def decision(values: Mapping[str, float], verdict: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The content of verdict.json. Both calm phases have the same percentiles."""
-    lines = [
-        {"phase": phase, "series": series, "n": 2_000, **percentiles(values, series, scope)}
-        for phase, scope in (("lead-in", "calm"), ("worker-kill", ""), ("settle", "calm"), ("all", "all"))
-        for series in ("service", "end_to_end")
-    ]
-    return {
-        "schema": 1,
-        "verdict": verdict,
-        "reasons": [] if verdict == "valid" else ["J4 violated: job-1 was lost"],
-        "checks": [{"id": "J4", "verdict": verdict, "violations": int(verdict == "violated")}],
-        "findings": [],
-        "measures": {
-            **{"enqueued": FINISHED + 20, "finished": FINISHED, "percentiles": lines},
-            "recovery": [
-                {"fault": "1-worker-kill", "jobs": 3, "recovery_ms": values["recovery_ms"]},
-                {"fault": "2-worker-kill", "jobs": 0, "recovery_ms": None},
-            ],
-            "rates": {"offered_per_s": 120.0, "finished_per_s": values["finished_per_s"]},
-        },
-        "spec": dict(spec),
+    scopes = {"lead-in": "calm", "worker-kill": "", "settle": "calm", "all": "all"}
+    places = [(phase, scope, series) for phase, scope in scopes.items() for series in ("service", "end_to_end")]
+    lines = [{"phase": one[0], "series": one[2], "n": 2_000, **percentiles(values, one[2], one[1])} for one in places]
+    kills = [("1-worker-kill", 3, values["recovery_ms"]), ("2-worker-kill", 0, None)]
+    measures = {
+        **{"enqueued": FINISHED + 20, "finished": FINISHED, "percentiles": lines},
+        "recovery": [{"fault": fault, "jobs": jobs, "recovery_ms": recovery_ms} for fault, jobs, recovery_ms in kills],
+        "rates": {"offered_per_s": 120.0, "finished_per_s": values["finished_per_s"]},
     }
+    reasons = [] if verdict == "valid" else ["J4 violated: job-1 was lost"]
+    checks = [{"id": "J4", "verdict": verdict, "violations": int(verdict == "violated")}]
+    found = {"schema": 1, "verdict": verdict, "reasons": reasons, "checks": checks, "findings": []}
+    return {**found, "measures": measures, "spec": dict(spec)}
 
 
 def percentiles(values: Mapping[str, float], series: str, scope: str) -> dict[str, float | None]:

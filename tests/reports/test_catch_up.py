@@ -20,17 +20,10 @@ def run_of(
     """A run whose load was late where it was meant to be sent at these times."""
     lags = frozenset((at_ms * MS // SLOT_NS, lag_ms * MS // file_facts.LAG_STEP_NS) for at_ms in late_ms)
     times = [("1-net-down", INJECT, HEAL, HEALED)] + ([("2-net-down", next_ms, next_ms, next_ms)] if next_ms else [])
-    return Run(
-        spec={},
-        files={"p.jsonl": file_facts.FileFacts("p.jsonl", lags=lags)},
-        processes=(Process("p", role, "p.jsonl"),),
-        stages=tuple(
-            Stage(fault, "net-down", stage, "p", True, "", at * MS)
-            for fault, *at_ms in times
-            for stage, at in zip(("inject", "heal", "healed"), at_ms, strict=True)
-        ),
-        drops=tuple(Drop(at_ms * MS, 1) for at_ms in drops_ms),
-    )
+    told = [(fault, *one) for fault, *at_ms in times for one in zip(("inject", "heal", "healed"), at_ms, strict=True)]
+    stages = tuple(Stage(fault, "net-down", stage, "p", True, "", at * MS) for fault, stage, at in told)
+    files, drops = {"p.jsonl": file_facts.FileFacts("p.jsonl", lags=lags)}, tuple(Drop(at_ms * MS, 1) for at_ms in drops_ms)
+    return Run(spec={}, files=files, processes=(Process("p", role, "p.jsonl"),), stages=stages, drops=drops)
 
 
 def ends_ms(run: Run) -> list[int]:

@@ -91,11 +91,8 @@ def test_objectives_of_the_run_and_of_another_file(tmp_path: Path, run: Path, co
     """The exit code is 3 for an objective that a valid run missed. A file that cannot be used is as bad as a broken spec."""
     measures = {**NO_MEASURES, "enqueued": 100, "lost": 2}
     check = {**check_of("J1"), "verdict": "valid"}
-    monkeypatch.setattr(
-        reports.judge,
-        "evaluate",
-        lambda *_: ({**undecided("", {}), "reasons": [], "verdict": "valid", "checks": [check], "measures": measures}, None),
-    )
+    verdict = {**undecided("", {}), "reasons": [], "verdict": "valid", "checks": [check], "measures": measures}
+    monkeypatch.setattr(reports.judge, "evaluate", lambda *_: (dict(verdict), None))
     assert command(run)[0] == 0
     (run / "slo.toml").write_text("[errors]\nlost = 0.02")
     code, out, _ = command(run)
@@ -217,22 +214,19 @@ def test_a_spec_that_no_harness_writes_is_one_clear_line(tmp_path: Path, change:
     assert "\n" not in str(refused.value) and str(refused.value).startswith(f"spec.json of {tmp_path.name}: ")
 
 
-@pytest.mark.parametrize(
-    ("channels", "faults"),
-    [
-        ([], ["channels must be a list, with an entry for each channel"]),
-        ([{"name": "a", "expire_ms": 1, "subscribers": ["s"], "preset_clock": -CLOCK_MAX}], []),
-        (
-            ["x", {"name": "a", "expire_ms": 1, "subscribers": [1], "preset_clock": CLOCK_MAX + 1}],
-            [
-                *("channels[0] has no name, it must be a text", "channels[0] has no expire_ms, it must be a whole number"),
-                "channels[0] has subscribers null, they must be a list of names",
-                "channels[1] has subscribers [1], they must be",
-                f"channels[1] has preset_clock {CLOCK_MAX + 1}, it must be a clock",
-            ],
-        ),
-    ],
-)
+CHANNEL = {"name": "a", "expire_ms": 1, "subscribers": ["s"], "preset_clock": -CLOCK_MAX}
+WRONG_CHANNELS = [
+    *("channels[0] has no name, it must be a text", "channels[0] has no expire_ms, it must be a whole number"),
+    *("channels[0] has subscribers null, they must be a list of names", "channels[1] has subscribers [1], they must be"),
+    f"channels[1] has preset_clock {CLOCK_MAX + 1}, it must be a clock",
+]
+OF_CHANNELS = [
+    *(([], ["channels must be a list, with an entry for each channel"]), ([CHANNEL], [])),
+    (["x", {**CHANNEL, "subscribers": [1], "preset_clock": CLOCK_MAX + 1}], WRONG_CHANNELS),
+]
+
+
+@pytest.mark.parametrize(("channels", "faults"), OF_CHANNELS)
 def test_channels_that_no_harness_writes_are_told(channels: object, faults: list[str]) -> None:
     found = spec_faults({**story.SPEC, "model": "dsps", "channels": channels})
     assert len(found) == len(faults) and all(map(str.startswith, found, faults))
@@ -248,11 +242,9 @@ def test_a_spec_without_a_field_says_which(tmp_path: Path) -> None:
 def bare_verdict(command: str, run: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command with a run that needs no Spark, and stdout as the shell command has it."""
     (run / "spec.json").write_text("{")
-    line = f'"$0" -m reports judge "$1" {command}'
+    line = ["sh", "-c", f'"$0" -m reports judge "$1" {command}', sys.executable, str(run)]
     settings = {**os.environ, **environment}
-    return subprocess.run(
-        ["sh", "-c", line, sys.executable, str(run)], capture_output=True, text=True, cwd=ROOT, env=settings, timeout=JUDGE_S
-    )
+    return subprocess.run(line, capture_output=True, text=True, cwd=ROOT, env=settings, timeout=JUDGE_S)
 
 
 @pytest.mark.parametrize(("command", "words"), [(">&-", "stdout is closed"), (">/dev/full", "No space left on device")])

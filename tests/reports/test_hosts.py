@@ -89,16 +89,15 @@ def test_a_clock_may_drift_as_far_as_a_quartz_does(tmp_path: Path) -> None:
     assert all(abs(int(found.moved(at_s * S + at_s * 150_000)) - at_s * S) <= found.error_ns < 5 * MS for at_s in range(61))
 
 
-@pytest.mark.parametrize(
-    ("clock", "words"),
-    [
-        (lambda at_ns: at_ns + at_ns // 100, "ms ahead of the harness's between"),
-        (lambda at_ns: at_ns - at_ns // 1_000, "ms behind of the harness's between"),
-        (lambda at_ns: at_ns + 20 * MS * (at_ns >= 33 * S), "went 20.0 ms ahead of the harness's between"),
-        (lambda at_ns: at_ns - 2 * S * (at_ns >= 33 * S), "went 2000.0 ms behind of the harness's between"),
-    ],
-    ids=["fast", "slow", "a small jump", "a jump back"],
-)
+CLOCKS: dict[str, tuple[Clock, str]] = {
+    "fast": (lambda at_ns: at_ns + at_ns // 100, "ms ahead of the harness's between"),
+    "slow": (lambda at_ns: at_ns - at_ns // 1_000, "ms behind of the harness's between"),
+    "a small jump": (lambda at_ns: at_ns + 20 * MS * (at_ns >= 33 * S), "went 20.0 ms ahead of the harness's between"),
+    "a jump back": (lambda at_ns: at_ns - 2 * S * (at_ns >= 33 * S), "went 2000.0 ms behind of the harness's between"),
+}
+
+
+@pytest.mark.parametrize(("clock", "words"), CLOCKS.values(), ids=CLOCKS)
 def test_a_clock_that_jumps_or_runs_wrong_is_found_and_named_with_its_figures(tmp_path: Path, clock: Clock, words: str) -> None:
     found = compared(tmp_path, clock)
     assert "the clock of host there" in found.trouble and words in found.trouble

@@ -24,18 +24,14 @@ COSTS: dict[str, Any] = {
     "claim_us": {"100 waiting": 21.71, "10,000 unmatchable in front": 22.6},
 }
 FINDING = {"name": "no-token", "text": "Completion carries <b>no</b> token.", "checks": ["J6"], "rows": 3, "examples": []}
+LANES = {"verdict": "valid", "reasons": [], "findings": [FINDING], "measures": MEASURES}
 FOUND: dict[str, Any] = {
     **{"schema": 1, "id": "20261122-034545-compare-seed1-all", "seed": 1, "quick": False, "started_utc": "2026-11-22T03:45:45Z"},
     "versions": {"server": "Valkey server v=9.1.2", "python": "3.11.2"},
     "git_commit": "abc",
     "machine": {"cores": 2, "memory_bytes": 2**33, "kernel": "Linux 6", "load": [0.1, 0.2, 0.3]},
     "models": [
-        {
-            "model": "lanes",
-            "verdict": {"verdict": "valid", "reasons": [], "findings": [FINDING], "measures": MEASURES},
-            "costs": COSTS,
-            "trouble": [],
-        },
+        {"model": "lanes", "verdict": LANES, "costs": COSTS, "trouble": []},
         {"model": "bull", "verdict": None, "costs": None, "trouble": ["there was no time for it"]},
     ],
 }

@@ -57,12 +57,8 @@ def test_how_far_a_file_goes_back_in_time(order: dict[int, tuple[int, int]], bac
 def test_a_file_that_goes_back_in_time_is_in_doubt(slots: int, who: str, ok: bool) -> None:
     """Unless its process was frozen for that long, here ten seconds: it writes what it had noted before."""
     both = [Stage("1-worker-freeze", "worker-freeze", name, who, True, "", at * S) for name, at in (("inject", 1), ("heal", 11))]
-    run = Run(
-        spec={},
-        files={"worker-1.jsonl": file_facts.FileFacts("worker-1.jsonl", slots_back=slots)},
-        processes=(Process("worker-1", "worker", "worker-1.jsonl"),),
-        stages=tuple(both),
-    )
+    files = {"worker-1.jsonl": file_facts.FileFacts("worker-1.jsonl", slots_back=slots)}
+    run = Run({}, files, processes=(Process("worker-1", "worker", "worker-1.jsonl"),), stages=tuple(both))
     words = f"history file worker-1.jsonl goes back in time by about {250 * slots} ms"
     assert doubts(run) == ([] if ok else [words])
 

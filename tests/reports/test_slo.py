@@ -195,13 +195,10 @@ def test_an_objective_is_met_missed_or_unknown(place: str, bound: float, value: 
     assert line["note"].startswith(note) and (note or not line["note"])
 
 
+ENDLESS = {"fault": "1-worker-kill", "jobs": 5, "recovery_ms": None}
 OF_KILLS = [
-    ({"recovery": [{"fault": "1-worker-kill", "jobs": 5, "recovery_ms": None}]}, "missed", "endless: not every job ran again"),
-    (
-        {"recovery": [{"fault": "1-worker-kill", "jobs": 0, "recovery_ms": None}]},
-        "unknown",
-        "1 kills were planned, 1 seen, and 0",
-    ),
+    ({"recovery": [ENDLESS]}, "missed", "endless: not every job ran again"),
+    ({"recovery": [{**ENDLESS, "jobs": 0}]}, "unknown", "1 kills were planned, 1 seen, and 0"),
     ({"recovery": ()}, "unknown", "1 kills were planned, 0 seen, and 0 hit"),
     ({"recovery": (), "spec": {"plan": []}}, "met", "no kill was planned"),
     ({"recovery": (), "spec": {"plan": [{**KILL, "name": "subscriber-kill"}], "model": "dsps"}}, "unknown", "runs of channels"),
@@ -271,12 +268,8 @@ def test_a_valid_run_that_missed_an_objective_has_an_exit_code_of_its_own(verdic
 
 def test_bounds_and_values_are_written_with_their_units() -> None:
     decided = run()
-    lines = [
-        one("errors.lost", 0.001, decided),
-        one("rates.finished_per_s", 100, decided),
-        one("recovery.slowest_ms", 1, decided),
-    ]
-    lines.append(one("latency.all.end_to_end.max_ms", 5_000, decided))
+    bounds = {"errors.lost": 0.001, "rates.finished_per_s": 100, "recovery.slowest_ms": 1, "latency.all.end_to_end.max_ms": 5_000}
+    lines = [one(place, bound, decided) for place, bound in bounds.items()]
     assert [wanted(line) for line in lines] == ["at most 0.1 %", "at least 100/s", "at most 1 ms", "at most 5,000 ms"]
     assert [measured(line) for line in lines] == ["0.05 %", "119.5/s", "9,000 ms", "endless"]
     assert (summary(lines), summary([])) == ("slo: missed 2, met 2 of 4", "")

@@ -32,12 +32,8 @@ def found(runs: Path, topology: str = "embedded") -> dict[str, float]:
 
 def test_without_a_drill_it_is_the_bound_and_is_called_so(tmp_path: Path) -> None:
     for runs in (tmp_path, tmp_path / "nowhere"):
-        assert recoveries(runs, "bull", "aof") == {
-            "worker-kill": {
-                "ms": 10_000,
-                "source": f"the bound: a lease of 9 s and a sweep of 1 s, as no drill of bull is in {runs}",
-            }
-        }
+        source = f"the bound: a lease of 9 s and a sweep of 1 s, as no drill of bull is in {runs}"
+        assert recoveries(runs, "bull", "aof") == {"worker-kill": {"ms": 10_000, "source": source}}
 
 
 def test_the_newest_drill_of_the_model_that_has_a_figure_counts(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def step(rate: float, workers: int, *, meets: bool, seconds: float = 3.0) -> Row
     times = came.latencies_ms if meets else came.latencies_ms + 400
     spent = service(np.random.default_rng(3), 5_000)
     p50, p99 = (float(np.quantile(times, share)) for share in (0.5, 0.99))
+    there = came.waiting + came.running
     return {
         **{"rate": rate, "workers": workers, "handlers_at_once": HANDLERS, "seconds": seconds, "offered": int(rate * seconds)},
         **{"finished": int(rate * seconds), "dropped": 0},
@@ -62,11 +63,7 @@ def step(rate: float, workers: int, *, meets: bool, seconds: float = 3.0) -> Row
         "service_ms": {"mean": float(spent.mean()), "histogram": histogram(spent)},
         "waiting": {"mean": came.waiting, "slope_per_s": 0.0, "slope_interval": [-0.2, 0.2] if meets else [2.0, 4.0]},
         "report_ms": {"mean": 0.5, "histogram": [[0.4, 0.6, int(rate * seconds)]]},
-        "in_system": {
-            "counted": came.waiting + came.running,
-            "certain": 0.98 * (came.waiting + came.running),
-            "possible": 1.02 * (came.waiting + came.running),
-        },
+        "in_system": {"counted": there, "certain": 0.98 * there, "possible": 1.02 * there},
         "server": {
             **{"us_per_job": 80.0, "cpu_share": rate * 80e-6, "round_trips": 2.5},
             "sent": {"evalsha": {"calls": 2.0, "us": 60.0}, "blpop": {"calls": 0.5, "us": 12.0}},
@@ -79,11 +76,11 @@ def step(rate: float, workers: int, *, meets: bool, seconds: float = 3.0) -> Row
 
 def content(rates: Callable[[float], float] = law, counts: Sequence[int] = (1, 2, 3, 4)) -> Row:
     """The content of a measurement."""
-    steps = [
-        step(share * rates(workers), workers, meets=share < 1)
-        for workers in counts
-        for share in (SHARES if workers == counts[-1] else SHARES[3:5])
-    ]
+    places = [(workers, share) for workers in counts for share in (SHARES if workers == counts[-1] else SHARES[3:5])]
+    steps = [step(share * rates(workers), workers, meets=share < 1) for workers, share in places]
+    recovery = {"worker-kill": (4_200.0, "lanes"), "server-kill": (1_500.0, "lanes on aof")}
+    source = "drilled in a run of {}, with a lease of 9 s"
+    verified = {0.9: 61.0, 1.1: 300.0}
     return {
         "schema": 2,
         "made": "2026-11-27T12:00:00Z",
@@ -92,14 +89,8 @@ def content(rates: Callable[[float], float] = law, counts: Sequence[int] = (1, 2
         "steps": steps,
         "memory": {"bytes_per_waiting": 2_500.0, "bytes_per_retained": 700.0, "fragmentation": 1.12},
         "network": {"bytes_per_job": 5_200.0, "round_trip_ms": 0.08},
-        "recovery": {
-            "worker-kill": {"ms": 4_200.0, "source": "drilled in a run of lanes, with a lease of 9 s"},
-            "server-kill": {"ms": 1_500.0, "source": "drilled in a run of lanes on aof, with a lease of 9 s"},
-        },
-        "verify": [
-            {"rate": 700.0 * times, "times": times, "meets": times < 1, "p99_ms": 61.0 if times < 1 else 300.0}
-            for times in (0.9, 1.1) * 3
-        ],
+        "recovery": {loss: {"ms": ms, "source": source.format(of)} for loss, (ms, of) in recovery.items()},
+        "verify": [{"rate": 700.0 * at, "times": at, "meets": at < 1, "p99_ms": verified[at]} for at in (0.9, 1.1) * 3],
     }
 
 

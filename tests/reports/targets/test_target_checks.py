@@ -67,21 +67,16 @@ def all_wrong() -> Story:
 def test_everything_that_breaks_at_least_once_is_found(judged: Decide) -> None:
     decided = judged(spec(AT_LEAST, KILL), all_wrong().ended(40, 8))
     assert (decided["verdict"], found(decided)) == ("violated", {"doubled": 1})
+    cut_off = "started 1 times; cut off by 1-worker-kill"
     assert proofs(decided) == {
-        "T1": [
-            "job 7 was acknowledged, never ran to its end, and is in no key of the server: started 1 times; cut off by "
-            "1-worker-kill"
-        ],
+        "T1": [f"job 7 was acknowledged, never ran to its end, and is in no key of the server: {cut_off}"],
         "T2": ["job 0 ran to its end 2 times, by worker-2.1, worker-3.1"],
         "T3": ["job 11 ran before it was sent", "job 77 ran, and nobody had sent it"],
         "T4": [
             "job 10 was cut off by 1-worker-kill and started again 12100 ms later",
             "job 12 was first started 12900 ms after it was acknowledged",
         ],
-        "T5": [
-            "job 8 never ran to its end and is still in the server's keys, 33 s after the last fault: started 1 times; cut off "
-            "by 1-worker-kill"
-        ],
+        "T5": [f"job 8 never ran to its end and is still in the server's keys, 33 s after the last fault: {cut_off}"],
     }
     measures = decided["measures"]
     assert [measures[name] for name in ("lost", "doubled", "late", "stranded")] == [1, 2, 2, 1]
