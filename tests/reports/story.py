@@ -38,6 +38,7 @@ ENQUEUE_ITEM = (
     *("class", "unique", "dedup", "holder", "needs", "on_parent_failure", "wants", "run_at_ms", "expires_ms", "priority"),
     *("attempts", "backoff", "backoff_least_ms"),
 )
+OUTCOMES = {"finish": "finished", "retry": "retried", "bury": "buried", "release": "released", "drop": "discarded"}
 
 
 def ns(at_s: float) -> int:
@@ -101,34 +102,23 @@ class Story:
         body = json.dumps({"kind": kind, **{name: value for name, value in columns.items() if value is not None}})
         self.files[stem].append([body[1:-1]], t_ns=ns(at))
 
-    def operation(
-        self,
-        proc: str,
-        f: str,
-        at: float,
-        items: list[dict[str, Any]],
-        *,
-        took: float = 0.001,
-        reply: str | None = "ok",
-        **more: Any,
-    ) -> None:
+    def operation(self, proc: str, f: str, at: float, items: list[Any], *, reply: str | None = "ok", **more: Any) -> None:
         """Invoke row and completion row; `reply=None` leaves it unanswered. Results are left out of the invocation.
 
         The server answers at the instant of the first send.
         """
         self._numbers += 1
+        done_s = at + more.pop("took", 0.001)
         srv_us = more.pop("srv_us", srv_ms(at) * 1_000) if f != "handle" else None
         base = {"f": f, "op": f"{proc}-{self._numbers}", "queue": "q", "first_send_ns": ns(at), **more}
         told = [{name: value for name, value in item.items() if name not in ("result", "outcome")} for item in items]
         self.row(proc, "operation", at, type="invoke", **base, items=[] if f in ("claim", "reap") else told)
         if reply is not None:
             answer = items if reply == "ok" else told
-            answered = {"srv_us": srv_us if reply == "ok" else None, "done_ns": ns(at + took)}
-            self.row(proc, "operation", at + took, type=reply, **base, **answered, sends=1, items=answer)
+            answered = {"srv_us": srv_us if reply == "ok" else None, "done_ns": ns(done_s)}
+            self.row(proc, "operation", done_s, type=reply, **base, **answered, sends=1, items=answer)
 
-    def enqueue(
-        self, job: str, at: float, *, result: str = "created", reply: str | None = "ok", delay_ms: int = 0, **more: Any
-    ) -> None:
+    def enqueue(self, job: str, at: float, *, result: str = "created", delay_ms: int = 0, **more: Any) -> None:
         crc = more.pop("crc", crc_of(job))
         item = {"job": job, "name": "email", "class": "email", "delay_ms": delay_ms, "result": result, "crc": crc}
         item |= {field: more.pop(field) for field in ENQUEUE_ITEM if field in more}
@@ -136,30 +126,18 @@ class Story:
             # It shares its call with jobs of other callers, of which one was to be sent earlier.
             item["intended_ns"] = more.pop("own_intended_ns")
         self._due[job] = (srv_ms(at) + delay_ms if delay_ms else 0, srv_ms(at))
-        self.operation("producer-1", "enqueue", at, [item], reply=reply, **{"intended_ns": ns(at), **more})
+        self.operation("producer-1", "enqueue", at, [item], **{"intended_ns": ns(at), **more})
 
-    def claim(
-        self,
-        worker: str,
-        job: str,
-        at: float,
-        *,
-        fence: int = 0,
-        nonce: str = "",
-        lease_ms: int = LEASE_MS,
-        deadline_ms: int | None = None,
-        reply: str | None = "ok",
-        told: Mapping[str, Any] | None = None,
-        **more: Any,
-    ) -> Token:
+    def claim(self, worker: str, job: str, at: float, *, fence: int = 0, nonce: str = "", **more: Any) -> Token:
         """A claim of one job. Without a fence it is the server's time, as in rule 6. `told`: what the reply says instead."""
         self._numbers += 1
         counter, inc = self._numbers, incarnation(worker)
         token = Token(job, fence or srv_ms(at), nonce or f"{inc}:{counter}", worker)
         due_ms, enqueued_ms = self._due.get(job, (0, srv_ms(at)))
-        told = {"due_ms": due_ms, "enqueued_ms": enqueued_ms, "crc": crc_of(job), **(told or {})}
-        items = [token.item(result="leased", deadline_ms=deadline_ms or srv_ms(at) + lease_ms, **told)]
-        self.operation(worker, "claim", at, items, reply=reply, incarnation=inc, counter=counter, lease_ms=lease_ms, **more)
+        told = {"due_ms": due_ms, "enqueued_ms": enqueued_ms, "crc": crc_of(job), **more.pop("told", {})}
+        lease_ms = more.pop("lease_ms", LEASE_MS)
+        items = [token.item(result="leased", deadline_ms=more.pop("deadline_ms", srv_ms(at) + lease_ms), **told)]
+        self.operation(worker, "claim", at, items, incarnation=inc, counter=counter, lease_ms=lease_ms, **more)
         return token
 
     def leased(self, worker: str, job: str, at: float, *, enqueued: float | None = None, **more: Any) -> Token:
@@ -190,21 +168,15 @@ class Story:
         times = {"first_send_ns": ns(at), "done_ns": ns(at + 0.001)}
         self.row("harness", "operation", at + 0.001, f="result", type="ok", op=f"read-{self._numbers}", **times, items=[item])
 
-    def end(
-        self, f: str, *tokens: Token, at: float, result: str = "ok", outcome: str = "", reply: str | None = "ok", **more: Any
-    ) -> None:
-        """One call that ends leases."""
-        outcome = (
-            outcome or {"finish": "finished", "retry": "retried", "bury": "buried", "release": "released", "drop": "discarded"}[f]
-        )
+    def end(self, f: str, *tokens: Token, at: float, result: str = "ok", reply: str | None = "ok", **more: Any) -> None:
+        """One call that ends leases. `outcome`: another one than it usually has."""
+        outcome = more.pop("outcome", "") or OUTCOMES[f]
         items = [token.item(result=result, outcome=outcome, **more) for token in tokens]
         self.operation(tokens[0].worker, f, at, items, reply=reply)
 
-    def finish(
-        self, token: Token, at: float, *, effect: float, start: float | None = None, took: float = 0.0, **more: Any
-    ) -> None:
+    def finish(self, token: Token, at: float, *, effect: float, start: float = 0.0, took: float = 0.0, **more: Any) -> None:
         """A handler that has its effect and returns, and its finish; `more` is what that says."""
-        if start is not None:
+        if start:
             self.start(token, start, took=took)
         self.effect(token, effect)
         self.end("finish", token, at=at, **more)
@@ -230,12 +202,10 @@ class Story:
         self.enqueue(job, at)
         return self.run(worker, job, at + 0.01)
 
-    def fault(
-        self, fault: str, target: str, stage: str, at: float, *, result: str = "ok", detail: str = "", held: Iterable[Token] = ()
-    ) -> None:
-        """A stage of a fault; `held`: leases that it names."""
+    def fault(self, fault: str, target: str, stage: str, at: float, *, held: Iterable[Token] = (), **more: str) -> None:
+        """A stage of a fault; `held`: leases that it names, `more`: its result, when it is not ok, and its detail."""
         name, items = fault.split("-", 1)[1], [token.item() for token in held]
-        told = {"fault": fault, "name": name, "stage": stage, "target": target, "result": result, "detail": detail}
+        told = {"fault": fault, "name": name, "stage": stage, "target": target, "result": "ok", "detail": "", **more}
         self.row("harness", "fault", at, **told, items=items or None)
 
     def phases(self, **starts: float) -> None:
