@@ -33,13 +33,11 @@ WORKER_FAULTS = ("worker-kill", "worker-freeze")
 D = TypeVar("D", bound=Drill)
 
 
-def make_drill(
-    folder: Path, *, seed: int, kinds: Sequence[str] = WORKER_FAULTS, pace: Pace = PACE, direct: tuple[str, ...] = (), **more: Any
-) -> tuple[Drill, Plan]:
+def make_drill(folder: Path, *, seed: int, kinds: Sequence[str] = WORKER_FAULTS, **more: Any) -> tuple[Drill, Plan]:
     """A drill with short leases and short phases, or what `more` has of the spec. With faults of workers alone, seed 1 freezes
-    first, then kills. `direct`: workers without a proxy, which are killed first."""
-    plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=pace, kinds=kinds, direct=direct)
-    fields: dict[str, Any] = {"lease_ms": LEASE_MS, "sweep_ms": 200, "rate_per_s": 80, "direct": direct, **more}
+    first, then kills. `direct` of it: workers without a proxy, which are killed first."""
+    plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=PACE, kinds=kinds, direct=more.get("direct", ()))
+    fields: dict[str, Any] = {"lease_ms": LEASE_MS, "sweep_ms": 200, "rate_per_s": 80, "direct": (), **more}
     # In so short a run no limit need be reached, and nobody be kept out: J12 and J14 would be unknown.
     short = spec.RunSpec.bare(id=runs.run_id("bench", seed, "", 0.0), seed=seed, **fields)
     place = runs.create(folder, short.id)

@@ -27,9 +27,7 @@ NOT_CARRIED = "warning: this machine does not carry the"
 QUICK = "(sends at most 5 ms late, a round trip 0.4 ms)"
 
 
-def samples(
-    rate_per_s: int, *, lag_ms: Callable[[float], float] = lambda at_s: 5.0, waiting: int = 0, part: float = 1.0
-) -> Samples:
+def samples(rate_per_s: int, *, lag_ms: Callable[[float], float] = lambda _: 5.0, waiting: int = 0, part: float = 1.0) -> Samples:
     """What a trial of a rate sees: sends that are evenly spaced, each as late as `lag_ms` has it at its second."""
     offered_per_s = rate_per_s * HEADROOM * part
     times_s = [number / offered_per_s for number in range(round(offered_per_s * TRIAL_S))]
@@ -85,9 +83,7 @@ PICKED = [
 
 
 @pytest.mark.parametrize(("most_per_s", "asked_per_s", "rate_per_s", "tried", "words"), PICKED)
-def test_the_first_rate_that_is_carried_is_picked_and_one_that_was_asked_for_is_kept(
-    most_per_s: int, asked_per_s: int | None, rate_per_s: int, tried: int, words: str
-) -> None:
+def test_the_first_carried_is_picked(most_per_s: int, asked_per_s: int | None, rate_per_s: int, tried: int, words: str) -> None:
     found = calibrate(carrying(most_per_s), asked_per_s)
     assert (found.rate_per_s, len(found.trials), found.words()) == (rate_per_s, tried, words)
 

@@ -130,9 +130,7 @@ WRONG_ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), WRONG_ARGUMENTS)
-def test_wrong_arguments_are_one_line_and_start_nothing(
-    arguments: str, complaint: str, tmp_path: Path, monkeypatch: Patch, capsys: Output
-) -> None:
+def test_bad_arguments_start_nothing(arguments: str, complaint: str, tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     assert complaint in refused(tuple(arguments.split()), tmp_path, monkeypatch, capsys)
 
 

@@ -2,12 +2,13 @@
 
 import argparse
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chaos.calibration import Calibration, Trial
+from chaos.calibration import Calibration
 from chaos.campaigns import models
 from chaos.campaigns.models import PACE, CostsFailed, one, worst
 from chaos.errors import HarnessError
@@ -16,8 +17,8 @@ from chaos.plan import FAULT_NAMES, draw, worker_names
 from chaos.progress import Progress
 from chaos.scenarios.bench import Jobs
 from chaos.spec import RunSpec
-
-Patch = pytest.MonkeyPatch
+from tests.chaos.drills import CARRIED
+from tests.given import Patch
 
 
 @pytest.fixture
@@ -25,21 +26,8 @@ def arguments(tmp_path: Path) -> argparse.Namespace:
     return argparse.Namespace(seed=3, models=(), quick=True, runs=tmp_path, keep=20, keep_days=14)
 
 
-class Silent:
-    def isatty(self) -> bool:
-        return False
-
-    def write(self, text: str) -> None: ...
-
-    def flush(self) -> None: ...
-
-
-#: What the calibration said of the machine.
-CARRIED = Calibration(90, (Trial(90, sent=270, lag_ms=5.0, waiting=0, ping_ms=0.4),))
-
-
 def entry(arguments: argparse.Namespace, folder: Path, left_s: float = 1_000) -> dict[str, Any]:
-    return one("lanes", arguments, Interrupts(), Progress(Silent()), folder, left_s, CARRIED)  # type: ignore[arg-type]
+    return one("lanes", arguments, Interrupts(), Progress(StringIO()), folder, left_s, CARRIED)
 
 
 def test_every_model_sees_every_fault_within_a_short_lease() -> None:

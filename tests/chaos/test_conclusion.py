@@ -8,12 +8,12 @@ import pytest
 
 from chaos import cli, judge, progress, runs
 from chaos import run as one_run
-from chaos.calibration import Calibration, Trial
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
 from chaos.plan import draw, worker_names
 from chaos.processes import ROOT
 from chaos.spec import RunSpec
+from tests.chaos.drills import CARRIED
 from tests.given import Output, Patch
 
 
@@ -87,8 +87,7 @@ def test_one_verdict_line(errors: list[str], verdict: str, code: int, tmp_path: 
 def undrilled(monkeypatch: Patch) -> None:
     """A run is calibrated and carried out in no time, and nothing happens in it."""
     monkeypatch.setattr(Drill, "run", lambda drill: None)
-    carried = Calibration(120, (Trial(120, sent=360, lag_ms=5.0, waiting=0, ping_ms=0.4),))
-    monkeypatch.setattr(one_run, "calibrated", lambda *_: carried)
+    monkeypatch.setattr(one_run, "calibrated", lambda *_: CARRIED)
 
 
 @pytest.mark.usefixtures("undrilled")

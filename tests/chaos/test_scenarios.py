@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from chaos.attendance import Attendance
 from chaos.campaigns import short
 from chaos.channels.drill import ChannelDrill
 from chaos.channels.spec import ChannelSpec
-from chaos.drill import Drill, Frame
+from chaos.drill import Drill
 from chaos.http_drill import HttpDrill
 from chaos.mutants import of_services
 from chaos.mutants.of_jobs import MUTANTS
@@ -56,9 +55,7 @@ def of_service() -> run.Scenario[Any]:
     ],
     ids=["bench", "http", "mutant", "channels", "mischief", "scale", "soak", "target", "service"],
 )
-def test_a_scenario_has_its_drill_its_folder_and_its_words(
-    make: Callable[[], run.Scenario[Any]], kind: type[Frame[Any]], said: str, tmp_path: Path, monkeypatch: Patch, capsys: Output
-) -> None:
+def test_a_scenario_has_all_its_own(make: Any, kind: type, said: str, tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(target, "command_of", lambda library: ["adapter"])
     scenario = make()
     drill = prepared(scenario, tmp_path)

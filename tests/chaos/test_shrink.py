@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from chaos import calibration, ddmin, interrupts, replay
+from chaos import ddmin, interrupts, replay
 from chaos.errors import HarnessError, Interrupted
 from chaos.plan import Pace, Plan, PlannedFault
+from tests.chaos.drills import CARRIED
 from tests.given import Output, Patch
 
 FAULTS = (
@@ -20,7 +21,6 @@ FAULTS = (
     PlannedFault("3-worker-freeze", "worker-freeze", "worker-3", 0, during="2-net-latency"),
     PlannedFault("4-worker-kill", "worker-kill", "worker-4", 0, "worker-5"),
 )
-CARRIED = calibration.Calibration(120, (calibration.Trial(120, 1, 1.0, 0.0, 1.0),))
 CODES = {"valid": 0, "violated": 1, "unknown": 2}
 
 

@@ -172,9 +172,7 @@ REPEATED = [
 
 
 @pytest.mark.parametrize(("result", "items", "repeated"), REPEATED)
-def test_a_repeat_is_seen_in_the_row_or_in_an_item(
-    result: str, items: list[dict[str, object]], repeated: bool, watch: Watch, worker: WorkerHistory
-) -> None:
+def test_repeats_in_row_or_item_show(result: str, items: list, repeated: bool, watch: Watch, worker: WorkerHistory) -> None:
     row = {"srv_us": 1, "last_send_ns": 5, "done_ns": 7, "result": result, "items": items}
     append(worker, kind="operation", f="claim", type="ok", op="w-1.0", **row)
     assert seen(watch).repeated_ns == ({"claim": 7} if repeated else {})

@@ -20,6 +20,9 @@ EXPIRE_MS = 1_800_000
 #: Fields of a spec that a channel run has not.
 OF_JOBS = ("lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers")
 
+#: What a fetch may be told, and what it is where nothing is said.
+OF_FETCH: dict[str, Any] = {"items": None, "waited_ms": 0, "handed": None, "returned": True}
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -81,47 +84,22 @@ class ChannelStory(Story):
         self.channels[name] = made
         return made
 
-    def call(
-        self,
-        proc: str,
-        f: str,
-        channel: str,
-        at: float,
-        *,
-        took: float = 0.001,
-        reply: str | None = "ok",
-        sends: int = 1,
-        served: float | None = None,
-        asked: dict[str, Any],
-        told: dict[str, Any],
-    ) -> None:
+    def call(self, proc: str, f: str, channel: str, at: float, *, asked: dict, told: dict, **more: Any) -> None:
         """Invoke row and completion row of any operation: what it asks for is in both, what it is told in the second alone.
 
         `reply=None` leaves it unanswered; `intended_ns` may be among what is asked. The server answers at the first send, or at
-        `served`.
+        `served`. More: how long it `took`, and its `sends`.
         """
         self._numbers += 1
+        reply, done_s, served_s = more.pop("reply", "ok"), at + more.pop("took", 0.001), more.pop("served", at)
         base = {"f": f, "op": f"{proc}-{self._numbers}.0", "channel": channel, "first_send_ns": ns(at), **asked}
         self.row(proc, "operation", at, type="invoke", **base)
         if reply is not None:
-            times = {"done_ns": ns(at + took), "last_send_ns": ns(at), "sends": sends}
-            srv_us = srv_ms(at if served is None else served) * 1_000
-            answer = {"srv_us": srv_us, "era": self.channels[channel].era, **told} if reply == "ok" else {}
-            self.row(proc, "operation", at + took, **{**base, "type": reply, **times, **answer})
+            times = {"done_ns": ns(done_s), "last_send_ns": ns(at), "sends": 1, **more}
+            answer = {"srv_us": srv_ms(served_s) * 1_000, "era": self.channels[channel].era, **told} if reply == "ok" else {}
+            self.row(proc, "operation", done_s, **{**base, "type": reply, **times, **answer})
 
-    def publish(
-        self,
-        proc: str,
-        channel: str,
-        messages: str | Sequence[str],
-        at: float,
-        *,
-        late: float = 0.0,
-        clocks: Sequence[int] = (),
-        results: Sequence[str] = (),
-        applied: bool = True,
-        **more: Any,
-    ) -> list[int]:
+    def publish(self, proc: str, channel: str, messages: str | Sequence[str], at: float, **more: Any) -> list[int]:
         """Publish messages; the clocks that they have. `late`: how long before its send the call was meant to be sent.
 
         `applied=False`: the server never saw it (give it a `reply`, too). `clocks` and `results` are what the reply says instead.
@@ -131,7 +109,7 @@ class ChannelStory(Story):
         known = {sent.message: sent.clock for sent in held.kept}
         found: list[int] = []
         said: list[str] = []
-        for name in names if applied else ():
+        for name in names if more.pop("applied", True) else ():
             said.append("duplicate" if name in known else "created")
             if name not in known:
                 held.clock = clock_ahead(held.clock, 1)
@@ -139,10 +117,10 @@ class ChannelStory(Story):
                 known[name] = held.clock
             found.append(known[name])
         asked = [{"message": name, "crc": crc_of(name)} for name in names]
-        answer = list(clocks) or found or [held.clock] * len(names)
-        words = list(results) or said or ["unknown"] * len(names)
+        answer = more.pop("clocks", ()) or found or [held.clock] * len(names)
+        words = more.pop("results", ()) or said or ["unknown"] * len(names)
         items = [one | {"clock": at, "result": word} for one, at, word in zip(asked, answer, words, strict=True)]
-        intended_ns = more.pop("intended_ns", ns(at - late))
+        intended_ns = more.pop("intended_ns", ns(at - more.pop("late", 0.0)))
         told = {"clock": more.pop("clock", held.clock), "items": items, **more.pop("told", {})}
         self.call(proc, "publish", channel, at, asked={"intended_ns": intended_ns, "items": asked}, told=told, **more)
         return found
@@ -163,20 +141,7 @@ class ChannelStory(Story):
         told = {"result": "missing" if gone is None else "deleted"}
         self.call(proc, "unsubscribe", channel, at, asked={"subscriber": subscriber}, told=told, **more)
 
-    def fetch(
-        self,
-        proc: str,
-        channel: str,
-        subscriber: str,
-        at: float,
-        *,
-        most: int = 64,
-        items: Sequence[Sent] | None = None,
-        waited_ms: int = 0,
-        handed: Sequence[dict[str, Any]] | None = None,
-        returned: bool = True,
-        **more: Any,
-    ) -> list[Sent]:
+    def fetch(self, proc: str, channel: str, subscriber: str, at: float, *, most: int = 64, **more: Any) -> list[Sent]:
         """Fetch what lies after the cursor; what was delivered. `items`: what the reply holds instead.
 
         Messages between the cursor and the last one that are gone are told as lost. The caller is handed what the reply holds, or
@@ -184,6 +149,7 @@ class ChannelStory(Story):
         """
         held = self.channels[channel]
         cursor = held.cursors[subscriber]
+        items, waited_ms, handed, returned = (more.pop(name, usual) for name, usual in OF_FETCH.items())
         given = held.unread(subscriber)[:most] if items is None else list(items)
         whole = items is None and len(held.unread(subscriber)) <= most
         upto = held.clock if whole else given[-1].clock if given else cursor
@@ -195,35 +161,30 @@ class ChannelStory(Story):
         self.call(proc, "fetch", channel, at, asked=asked, told=told, **more)
         readable = [item for item in told["items"] if "message" in item] if handed is None else handed
         if returned and more.get("reply", "ok") == "ok" and (readable or upto != cursor):
-            self.hand(proc, channel, subscriber, at - waited_ms / 1e3, at + more.get("took", 0.001), readable, lost=told["lost"])
+            self.hand(proc, channel, subscriber, at - waited_ms / 1e3, at + more.get("took", 0.001), readable, told["lost"])
         return given
 
-    def hand(
-        self, proc: str, channel: str, subscriber: str, begun: float, at: float, items: Iterable[dict[str, Any]], *, lost: int = 0
-    ) -> None:
+    def hand(self, proc: str, channel: str, subscriber: str, begun: float, at: float, items: list[Any], lost: int = 0) -> None:
         """What a caller's call of fetch, which began at `begun`, returned."""
         if f"{proc}.sink" in self.files:
             times = {"first_send_ns": ns(begun), "done_ns": ns(at)}
             place = {"channel": channel, "subscriber": subscriber}
-            self.row(f"{proc}.sink", "handed", at, **place, **times, lost=lost, items=list(items))
+            self.row(f"{proc}.sink", "handed", at, **place, **times, lost=lost, items=items)
 
-    def acknowledge(
-        self, proc: str, channel: str, subscriber: str, at: float, clock: int | None = None, *, result: str = "", **more: Any
-    ) -> None:
+    def acknowledge(self, proc: str, channel: str, subscriber: str, at: float, clock: int | None = None, **more: Any) -> None:
         """Move the cursor to a clock, that of the channel where none is given. `result`: what the reply says instead."""
         held = self.channels[channel]
         cursor, wanted = held.cursors[subscriber], held.clock if clock is None else clock
+        result = more.pop("result", "")
         moves = 0 < clock_distance(cursor, wanted) <= clock_distance(cursor, held.clock)
         if moves and result in ("", "OK"):
             held.cursors[subscriber] = wanted
         told = {"result": result or ("OK" if moves else "stale"), "cursor": held.cursors[subscriber], **more.pop("told", {})}
         self.call(proc, "acknowledge", channel, at, asked={"subscriber": subscriber, "clock": wanted}, told=told, **more)
 
-    def misuse(
-        self, proc: str, channel: str, subscriber: str, name: str, at: float, *, clock: int = 1, result: str = "malformed"
-    ) -> None:
+    def misuse(self, proc: str, channel: str, subscriber: str, name: str, at: float, *, result: str = "malformed") -> None:
         """A receipt that is handed in to be refused."""
-        told = {"channel": channel, "subscriber": subscriber, "name": name, "clock": clock, "result": result}
+        told = {"channel": channel, "subscriber": subscriber, "name": name, "clock": 1, "result": result}
         self.row(proc, "misuse", at, **told, first_send_ns=ns(at), done_ns=ns(at))
 
     def expire(self, channel: str, *messages: str) -> None:

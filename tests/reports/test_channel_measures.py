@@ -18,7 +18,7 @@ from reports.folder import history_files
 from reports.page import chapters
 from reports.page.channels import chapters as channel_chapters
 from reports.page.channels import words
-from reports.page.channels.series import ChannelSeries, Fall, channel_series, falls
+from reports.page.channels.series import Fall, channel_series, falls
 from reports.page.timeline import Axis, Window, axis
 from reports.table import render
 from reports.verdict import NO_MEASURES
@@ -102,11 +102,6 @@ def along(built: ChannelFrames) -> Axis:
     return axis(built.run)
 
 
-@pytest.fixture(scope="module")
-def drawn(built: ChannelFrames, along: Axis) -> ChannelSeries:
-    return channel_series(built, along)
-
-
 def test_clocks_of_the_judge_are_those_of_the_engine() -> None:
     assert (CLOCK_MAX, CLOCKS) == (dsps.CLOCK_MAX, dsps.CLOCKS)
     for one in CLOCKS_SEEN:
@@ -143,9 +138,7 @@ def test_what_is_not_known_is_said_and_many_are_many() -> None:
     assert "<div><dt>wraps crossed</dt><dd>not known</dd></div>" in words.tiles({**NO_MEASURES})
 
 
-def test_the_whole_page_of_a_run(
-    built: ChannelFrames, measured: dict[str, Any], drawn: ChannelSeries, run: Path, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_the_whole_page_of_a_run(built: ChannelFrames, along: Axis, run: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """With a check, faults and a violation that are made up; what is printed and measured, and what proves nothing in it.
 
     Five messages are there for sure and one perhaps; `b` came twice, `c` was published twice. The reader of `two` is told of `d`,
@@ -154,7 +147,8 @@ def test_the_whole_page_of_a_run(
     """
     bands = [("1-net-down", "net-down", "publisher-1", 2.0, 5.0, True), ("2-x", "subscriber-kill", "s", 9.0, 12.0, False)]
     monkeypatch.setattr(chapters, "windows", lambda *_: [Window(*band) for band in bands])
-    monkeypatch.setattr(channel_chapters, "channel_series", lambda *_: drawn)
+    series = channel_series(built, along)
+    monkeypatch.setattr(channel_chapters, "channel_series", lambda *_: series)
     fault = {"fault": "1-net-down", "target": "publisher-1", "detail": "seen", "healed_detail": ""}
     fault |= {"witnessed": True, "healed": False}
     check = {"id": "P1", "name": "all arrive", "verdict": "violated", "why": "one is gone", "evidence": []}

@@ -15,11 +15,11 @@ from tests.reports.good_run import healthy
 #: The modules that register their cases when they are imported.
 CATALOGUE = (leases, jobs, drops, liveness, tokens, handlers, attempts, order)
 
+Judged = tuple[dict[str, tuple[str, str]], list[Row]]
+
 
 @pytest.fixture(scope="module")
-def judged_run(
-    tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession
-) -> tuple[dict[str, tuple[str, str]], list[Row]]:
+def judged_run(tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession) -> Judged:
     """The verdicts on one run in which all cases happened, whoever imported them first, and its violations."""
     story = healthy(tmp_path_factory.mktemp("checks") / "run")
     for job, (tell, _) in sorted(CASES.items()):
@@ -29,7 +29,7 @@ def judged_run(
 
 
 @pytest.fixture(scope="module")
-def rows(judged_run: tuple[dict[str, tuple[str, str]], list[Row]]) -> list[Row]:
+def rows(judged_run: Judged) -> list[Row]:
     return judged_run[1]
 
 
@@ -39,7 +39,7 @@ def found(rows: list[Row]) -> dict[str, set[tuple[str, str, str]]]:
     return by_subject(rows)
 
 
-def test_all_that_is_found_is_told_as_ever(judged_run: tuple[dict[str, tuple[str, str]], list[Row]]) -> None:
+def test_all_that_is_found_is_told_as_ever(judged_run: Judged) -> None:
     same("reports/violations_of_jobs.txt", lines_of(*judged_run))
 
 

@@ -106,9 +106,7 @@ TOO_FEW = [
 
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 @pytest.mark.parametrize(("count", "names", "needed"), TOO_FEW)
-def test_too_few_repetitions_name_how_many_are_needed(
-    count: int, names: list[str], needed: str, factor: float, tmp_path: Path, capsys: Output
-) -> None:
+def test_too_few_runs_say_so(count: int, names: list[str], needed: str, factor: float, tmp_path: Path, capsys: Output) -> None:
     a, b = sides(tmp_path / "runs", count, noise=0.001, factor=factor)
     assert call(a, b, tmp_path / "out", *(word for name in names for word in ("--metric", name))) == 2
     text = capsys.readouterr().out

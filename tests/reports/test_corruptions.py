@@ -19,6 +19,7 @@ from reports.corrupt.command import corrupt, render
 from reports.corrupt.history import History
 from reports.corrupt.kinds import CHANNEL_KINDS, KINDS
 from reports.errors import JudgeError
+from tests.given import Patch
 from tests.golden import same
 from tests.reports import good_channels
 from tests.reports.channel_story import ChannelStory
@@ -183,9 +184,7 @@ def test_what_is_planted_is_what_a_history_proves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("make", "kinds"), [(jobs, KINDS), (channels, CHANNEL_KINDS)])
-def test_each_kind_changes_what_it_says_and_nothing_else(
-    make: Any, kinds: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_kind_changes_what_it_says_and_no_more(make: Any, kinds: dict[str, Any], tmp_path: Path, monkeypatch: Patch) -> None:
     run, clean, told = make(tmp_path / "run"), tmp_path / "clean", list[str]()
     History(run, random.Random(1)).write(clean)
     before, spec = texts(clean), json.loads((clean / "spec.json").read_text())

@@ -27,6 +27,8 @@ SERVER_US = 1_700_000_000_000_000
 
 #: When the harness looks at the server's clock.
 SECONDS = [float(second) for second in range(61)]
+#: And the process on the other host.
+LOOKS_S = [1.0, 10.5, 20.5, 30.5, 40.5, 50.5, 59.0]
 
 Clock = Callable[[int], int]
 
@@ -37,16 +39,14 @@ class Written:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def file(
-        self, name: str, host: str, looks_s: list[float], *, clock: Clock, server: Clock, trip_ns: int, end_s: float
-    ) -> Path:
+    def file(self, name: str, host: str, looks_s: list[float], *, clock: Clock, server: Clock, trip_ns: int) -> Path:
         """A file with an offset row at each of these instants, which took so long and of which the server saw the middle."""
         rows: list[dict[str, Any]] = [{"kind": "open", "role": name, "host": host, "boot_id": host, "t_ns": clock(0)}]
         for look_s in looks_s:
             at_ns = round(look_s * S)
             sent_ns, end_ns = clock(at_ns - trip_ns // 2), clock(at_ns + trip_ns // 2)
             rows.append({"kind": "offset", "t_ns": end_ns, "first_send_ns": sent_ns, "done_ns": end_ns, "srv_us": server(at_ns)})
-        rows.append({"kind": "close", "t_ns": clock(round(end_s * S))})
+        rows.append({"kind": "close", "t_ns": clock(60 * S)})
         path = self.folder / f"{name}.jsonl"
         path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
         return path
@@ -62,13 +62,10 @@ def jumping(at_ns: int) -> int:
     return steady(at_ns) + 3_600_000_000 * (25 * S <= at_ns < 35 * S)
 
 
-def compared(
-    folder: Path, clock: Clock, *, server: Clock = steady, looks_s: list[float] | None = None, trip_ns: int = MS
-) -> Host:
+def compared(folder: Path, clock: Clock, server: Clock = steady, *, looks_s: list[float] = LOOKS_S, trip_ns: int = MS) -> Host:
     """The other of two hosts, of a minute in which it measured its clock every 10 s, and the harness once a second."""
     written = Written(folder)
-    looks_s = [1.0, 10.5, 20.5, 30.5, 40.5, 50.5, 59.0] if looks_s is None else looks_s
-    ends = {"server": server, "trip_ns": trip_ns, "end_s": 60.0}
+    ends = {"server": server, "trip_ns": trip_ns}
     own = written.file("harness", "here", SECONDS, clock=lambda at_ns: at_ns, **ends)
     first, second = hosts_of([written.file("producer", "there", looks_s, clock=clock, **ends), own])
     assert (first.name, first.files, first.error_ns, first.trouble) == ("here", ("harness.jsonl",), 0, "")
@@ -107,7 +104,7 @@ def test_a_clock_that_jumps_or_runs_wrong_is_found_and_named_with_its_figures(tm
 
 
 def test_a_slow_round_trip_is_bounded_by_its_neighbours(tmp_path: Path) -> None:
-    written, plain = Written(tmp_path), {"clock": lambda at_ns: at_ns, "server": steady, "end_s": 60.0}
+    written, plain = Written(tmp_path), {"clock": lambda at_ns: at_ns, "server": steady}
     own = written.file("harness", "here", SECONDS, trip_ns=MS, **plain)
     one = written.file("worker-1", "there", [5.0, 15.0, 35.0, 55.0], trip_ns=MS, **plain)
     other = written.file("worker-2", "there", [25.0, 45.0], trip_ns=400 * MS, **plain)
@@ -138,13 +135,13 @@ def test_a_measure_after_a_step_back_is_not_taken_for_one_before_it(tmp_path: Pa
 
 
 def test_of_one_host_only_the_first_lines_are_read(tmp_path: Path) -> None:
-    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0, "clock": lambda at_ns: at_ns}
+    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "clock": lambda at_ns: at_ns}
     files = [written.file(name, "here", [1.0], **plain) for name in ("harness", "worker-1")]
     assert hosts_of(files) == (Host("here", "here", ("harness.jsonl", "worker-1.jsonl")),)
 
 
 def test_a_file_that_does_not_say_where_it_was_written_has_times_of_an_unknown_clock(tmp_path: Path) -> None:
-    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0}
+    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS}
     own = written.file("harness", "here", SECONDS, clock=lambda at_ns: at_ns, **plain)
     other = written.file("worker-1", "there", SECONDS[::10], clock=lambda at_ns: at_ns + S, **plain)
     headless = written.file("worker-2", "there", SECONDS[::10], clock=lambda at_ns: at_ns + S, **plain)
@@ -160,7 +157,7 @@ def test_a_file_that_does_not_say_where_it_was_written_has_times_of_an_unknown_c
 
 
 def test_a_host_without_a_boot_id_is_known_by_its_name(tmp_path: Path) -> None:
-    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0}
+    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS}
     own = written.file("harness", "here", SECONDS, clock=lambda at_ns: at_ns, **plain)
     beside = written.file("worker-1", "here", [1.0], clock=lambda at_ns: at_ns, **plain)
     away = written.file("worker-2", "there", SECONDS[::10], clock=lambda at_ns: at_ns + S, **plain)

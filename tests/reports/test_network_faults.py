@@ -14,17 +14,14 @@ from tests.reports.test_recorder import collect_facts
 
 S, TARGETS = 1_000_000_000, "worker-1,producer-1"
 
+Call = tuple[float, float]
+Calls = tuple[Call, ...]
 #: Calls before, and after the heal, in s.
 AROUND = ((9.0, 9.1), (13.1, 13.2))
 
 
 def run_with(
-    name: str,
-    *calls: tuple[float, float],
-    targets: str = TARGETS,
-    witness_s: float = 12.6,
-    lease_ms: int = 9_000,
-    around: tuple[tuple[float, float], ...] = AROUND,
+    name: str, *calls: Call, targets: str = TARGETS, witness_s: float = 12.6, lease_ms: int = 9_000, around: Calls = AROUND
 ) -> Run:
     """A fault from 10 s until its heal at 13 s, and the calls of worker-1; those of the producer are what they should be."""
     times = (("inject", 10.0), ("witness", witness_s), ("heal", 13.0), ("healed", 13.5))
@@ -38,7 +35,7 @@ def run_with(
     )
 
 
-def slots(calls: tuple[tuple[float, float], ...]) -> frozenset[tuple[int, int]]:
+def slots(calls: Calls) -> frozenset[tuple[int, int]]:
     return frozenset((round(sent * S) // CALL_SLOT_NS, round(done * S) // CALL_SLOT_NS) for sent, done in calls)
 
 

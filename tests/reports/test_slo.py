@@ -228,9 +228,7 @@ OF_CONNECTIONS = [
 
 
 @pytest.mark.parametrize(("name", "lines", "value", "result", "note"), OF_CONNECTIONS)
-def test_recovery_of_workers_connected_directly_and_through_a_proxy_has_bounds_apart(
-    name: str, lines: tuple[dict[str, Any], ...], value: float | None, result: str, note: str
-) -> None:
+def test_recovery_has_bounds_of_each_way(name: str, lines: tuple[dict, ...], value: float | None, result: str, note: str) -> None:
     line = one(f"recovery.{name}", 5_000, run(recovery=lines, spec={"plan": [KILL, KILL]}))
     assert (line["value"], line["result"]) == (value, result) and line["note"].startswith(note)
 

@@ -9,18 +9,18 @@ from tests.reports.story import Story
 
 Tell = Callable[[Story, str], None]
 
+Cases = dict[str, tuple[Tell, set[tuple[str, ...]]]]
+
 #: Job id -> what happened to it, and the (check, kind, level) of each violation that must be found.
-CASES: dict[str, tuple[Tell, set[tuple[str, ...]]]] = {}
+CASES: Cases = {}
 
 #: The same, of checks that only apply to some runs: judged in a run of their own.
-SCENARIO_CASES: dict[str, tuple[Tell, set[tuple[str, ...]]]] = {}
+SCENARIO_CASES: Cases = {}
 
 W1, W2, W3, W4 = "worker-1", "worker-2", "worker-3", "worker-4"
 
 
-def case(
-    *expected: tuple[str, str] | tuple[str, str, str], among: dict[str, tuple[Tell, set[tuple[str, ...]]]] = CASES
-) -> Callable[[Tell], Tell]:
+def case(*expected: tuple[str, str] | tuple[str, str, str], among: Cases = CASES) -> Callable[[Tell], Tell]:
     """A case and what must be found for its job: (check, kind), or (check, kind, level) where the level is not violated."""
 
     def keep(tell: Tell) -> Tell:
