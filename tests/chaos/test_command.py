@@ -221,16 +221,10 @@ def test_a_runs_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> Non
 
 def begin(folder: Path, *python_path: Path) -> subprocess.Popen[str]:
     """Start a bench with its runs in `folder/runs` and its output in `folder/out` and `folder/err`."""
-    path = os.pathsep.join(map(str, [*python_path, ROOT]))
+    command = [sys.executable, "-m", "chaos", "run", "bench", "--lease-ms", "1000", "--rate", "40"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*python_path, ROOT]))}
     with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
-        return subprocess.Popen(
-            [sys.executable, "-m", "chaos", "run", "bench", "--lease-ms", "1000", "--rate", "40"],
-            stdout=out,
-            stderr=err,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": path},
-            text=True,
-        )
+        return subprocess.Popen(command, stdout=out, stderr=err, cwd=folder, env=env, text=True)
 
 
 def interrupt_when(process: subprocess.Popen[str], condition: Callable[[], object], what: str) -> None:

@@ -8,16 +8,9 @@ from pathlib import Path
 import pytest
 
 from chaos import doctor, installed
-from tests.given import Output, Patch
+from tests.given import Output, Patch, script
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def program(folder: Path, name: str, script: str) -> Path:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return path
 
 
 def run_doctor(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -30,8 +23,8 @@ def line_of(answer: subprocess.CompletedProcess[str], tool: str) -> list[str]:
 
 
 def test_tools_are_shown_with_version_and_path(tmp_path: Path) -> None:
-    java = program(tmp_path, "java", "echo 'openjdk version \"21.0.4\" 2024-07-16' >&2")
-    toxiproxy = program(tmp_path, "my-toxiproxy", "echo toxiproxy-server version git")
+    java = script(tmp_path / "java", "echo 'openjdk version \"21.0.4\" 2024-07-16' >&2")
+    toxiproxy = script(tmp_path / "my-toxiproxy", "echo toxiproxy-server version git")
     answer = run_doctor(PATH=f"{tmp_path}:{os.environ['PATH']}", JAVA_HOME="", TOXIPROXY_SERVER=str(toxiproxy))
     assert line_of(answer, "java") == ["ok", "java", "21.0.4", str(java)]
     assert line_of(answer, "toxiproxy-server") == ["ok", "toxiproxy-server", "?", str(toxiproxy)]
@@ -40,7 +33,7 @@ def test_tools_are_shown_with_version_and_path(tmp_path: Path) -> None:
 
 
 def test_missing_tools_come_with_the_line_that_installs_them(tmp_path: Path) -> None:
-    program(tmp_path, "java", "exit 1")
+    script(tmp_path / "java", "exit 1")
     answer = run_doctor(PATH=str(tmp_path), JAVA_HOME="", TOXIPROXY_SERVER=str(tmp_path / "nothing"))
     assert (answer.returncode, line_of(answer, "java")[0]) == (1, "MISSING")
     assert "sudo apt-get install redis-server" in " ".join(line_of(answer, "redis-server"))
@@ -59,9 +52,9 @@ def test_it_runs_before_there_is_an_environment() -> None:
     assert "make setup" in " ".join(line_of(answer, "pyspark"))
 
 
-@pytest.mark.parametrize("script", ["exit 3", "kill -9 $$"])
-def test_a_tool_that_does_not_run_is_not_there(tmp_path: Path, script: str) -> None:
-    broken = program(tmp_path, "tool", script)
+@pytest.mark.parametrize("text", ["exit 3", "kill -9 $$"])
+def test_a_tool_that_does_not_run_is_not_there(tmp_path: Path, text: str) -> None:
+    broken = script(tmp_path / "tool", text)
     finding = doctor.examine(doctor.Tool("tool", lambda: broken, (), "make bench", "the line"))
     assert finding.missing and "the line" in finding.line()
 

@@ -15,6 +15,7 @@ from chaos.faults.base import preload_of
 from chaos.preload import library
 from chaos.preload.control import HOST, Preload
 from tests.chaos.drills import make_drill, run
+from tests.given import script
 
 #: What a process says of itself: its clocks in ns, how long a sync took, and where the host name leads.
 TOLD = """
@@ -40,13 +41,8 @@ class Process:
     """A process with the library, which tells of itself when it is asked."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", TOLD, HOST],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
+        command, env = [sys.executable, "-c", TOLD, HOST], {**os.environ, **environment}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def told(self) -> dict[str, Any]:
         answer, _ = self._process.communicate("now\n", timeout=300)
@@ -117,9 +113,7 @@ def test_a_missing_compiler_is_one_line_that_installs_it(tmp_path: Path, monkeyp
 
 
 def test_a_compiler_that_fails_is_named_with_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "cc"
-    broken.write_text("#!/bin/sh\necho 'fatal error: netdb.h: No such file' >&2\nexit 1\n")
-    broken.chmod(0o755)
+    script(tmp_path / "cc", "echo 'fatal error: netdb.h: No such file' >&2\nexit 1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     with pytest.raises(library.LibraryMissing, match=r"netdb\.h.*build-essential"):

@@ -10,6 +10,7 @@ from chaos import machine, toxiproxy_binary
 from chaos.errors import HarnessError
 from chaos.spec import BOUNDS, RunSpec
 from engine.testing import server_binary
+from tests.given import script
 
 
 def spec(**fields: Any) -> RunSpec:
@@ -75,9 +76,7 @@ def test_versions_name_the_server_and_tolerate_an_absent_package() -> None:
 
 
 def test_toxiproxys_version_is_what_it_says_or_what_we_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "toxiproxy-server"
-    program.write_text("#!/bin/sh\necho toxiproxy-server version 2.9.0\n")
-    program.chmod(0o755)
+    program = script(tmp_path / "toxiproxy-server", "echo toxiproxy-server version 2.9.0")
     assert machine.versions(server_binary(), program)["toxiproxy"] == "2.9.0"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert machine.versions(server_binary(), toxiproxy_binary.cached_binary())["toxiproxy"] == "2.12.0"

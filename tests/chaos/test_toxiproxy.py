@@ -21,6 +21,7 @@ from chaos.toxiproxy import Toxic, ToxiproxyClient, ToxiproxyError, ToxiproxySer
 from engine.testing import EmbeddedServer
 from engine.testing.server import free_port, lowest_local_port
 from tests.engine.helpers.waiting import wait_until
+from tests.given import script
 
 HOST = "127.0.0.1"
 #: What answers at all does so within this, however long the machine pauses.
@@ -166,9 +167,7 @@ def test_two_servers_at_once_are_told_apart(client: ToxiproxyClient, proxy: tupl
 
 
 def test_a_program_that_is_no_toxiproxy_is_one_line(tmp_path: Path) -> None:
-    fake = tmp_path / "fake"
-    fake.write_text("#!/bin/sh\necho what is a port; exit 4\n")
-    fake.chmod(0o755)
+    fake = script(tmp_path / "fake", "echo what is a port; exit 4")
     with pytest.raises(HarnessError, match=r"/fake on port \d+: exited with code 4; what is a port$"):
         ToxiproxyServer(fake, tmp_path / "log").__enter__()
     fake.write_text("no program")

@@ -11,6 +11,7 @@ import pytest
 from chaos import toxiproxy_binary
 from chaos.processes import ROOT
 from chaos.toxiproxy_binary import MODULE, ToxiproxyMissing, build, cached_binary, find
+from tests.given import script
 
 #: Writes a program where Go would, and one line per build beside it.
 GO = """
@@ -23,13 +24,6 @@ sleep 0.2
 printf '#!/bin/sh\\necho built\\n' > "$GOBIN/server"
 chmod 755 "$GOBIN/server"
 """
-
-
-def script(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from bench.__main__ import PROGRAMS as BENCHMARKS
 from chaos.cli import parse
 from reports.command import parser as reports_parser
 from tests.ci_scripts import loaded
-from tests.given import Output, Patch
+from tests.given import Output, Patch, script
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -121,8 +121,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tree / ".ci/setup").write_text("import sys\nsys.exit('the set-up has begun')\n")
     for name in ("bench", "chaos", "engine"):
         (tree / name).symlink_to(ROOT / name)
-    (tree / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    (tree / "python").chmod(0o755)
+    script(tree / "python", f'exec {sys.executable} -S "$@"')
     return tree
 
 

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from tests.ci_scripts import loaded
-from tests.given import Output, Patch
+from tests.given import Output, Patch, script
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -93,9 +93,7 @@ def test_an_environment_of_another_folder_or_python_is_made_anew(setup: ModuleTy
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, OSError])
-def test_an_interrupted_set_up_is_begun_again(
-    setup: ModuleType, steps: list[str], monkeypatch: Patch, capfd: Output, end: type[BaseException]
-) -> None:
+def test_a_stopped_set_up_begins_anew(setup: ModuleType, steps: list[str], monkeypatch: Patch, capfd: Output, end: type) -> None:
     setup.main()
     setup.CONSTRAINTS.write_text(setup.CONSTRAINTS.read_text() + "# changed\n")
     with monkeypatch.context() as patch:
@@ -138,11 +136,7 @@ def run_setup(tree: Path, **environment: str) -> subprocess.CompletedProcess[str
 
 def fake_java(folder: Path, version: str) -> Path:
     """A JAVA_HOME whose java tells a version, as the real one does: on its error output."""
-    java = folder / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-16' >&2\n")
-    java.chmod(0o755)
-    return folder
+    return script(folder / "bin/java", f"echo 'openjdk version \"{version}\" 2024-01-16' >&2").parents[1]
 
 
 @pytest.mark.parametrize(("version", "good"), [("17.0.15", True), ("21", True), ("11.0.2", False), ("1.8.0_402", False)])
@@ -219,8 +213,7 @@ def test_without_the_right_to_install_only_a_server_is_an_error(setup: ModuleTyp
 
 def test_ci_ends_with_what_each_step_took_and_with_the_code_of_the_one_that_failed(tmp_path: Path) -> None:
     for name, line in {"make": '[ "$1" != bad ]', "git": ":", "python3": ":", "redis-server": ":", "cc": ":"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
-        (tmp_path / name).chmod(0o755)
+        script(tmp_path / name, line)
     program = f"set -eu; . {ROOT}/.ci/steps; step check; step test SERVER=redis ARGS='a b'; step bad; step never"
     done = subprocess.run(["/bin/bash", "-c", program], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     table = [line.split(" s  ")[1] for line in done.stdout.splitlines() if " s  " in line]

@@ -14,6 +14,8 @@ from packaging.requirements import Requirement
 from engine.models.foreign.foreign import REUSED
 from engine.redis.scripts import FOLDERS, all_models, layers_of
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 BUILD_TIMEOUT_S = 300
@@ -97,7 +99,6 @@ def brings(requirement: Requirement, extra: str) -> bool:
     return requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
 
 
-@pytest.mark.slow
 def test_it_holds_the_engine_with_its_scripts_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -112,7 +113,6 @@ def test_it_holds_the_engine_with_its_scripts_and_nothing_else(wheel: Path) -> N
     assert not [name for name in names if name.endswith((".pyc", ".jsonl"))]
 
 
-@pytest.mark.slow
 def test_its_metadata_name_two_dependencies_and_the_fixtures(target: Path) -> None:
     info = target / "ironclaim-0.1.0.dist-info"
     metadata = email.message_from_string((info / "METADATA").read_text())
@@ -125,7 +125,6 @@ def test_its_metadata_name_two_dependencies_and_the_fixtures(target: Path) -> No
     assert "ironclaim = engine.testing.plugin" in (info / "entry_points.txt").read_text()
 
 
-@pytest.mark.slow
 def test_it_brings_every_script_linked_in_another_folder(target: Path, tmp_path: Path) -> None:
     answer = run_program(target, LOAD_SCRIPTS, tmp_path)
     assert answer.returncode == 0, answer.stderr
@@ -134,15 +133,13 @@ def test_it_brings_every_script_linked_in_another_folder(target: Path, tmp_path:
     assert Path(seen["lua"]) == target / "engine" / "lua"
     lua = ROOT / "lua"
     shared = {path.stem for path in (lua / "foreign").glob("*.lua")} | set(REUSED)
-    wanted = {
-        model: {path.stem for folder in layers_of(lua, model)[0] for path in folder.glob("*.lua")}
-        | (set() if model in FOLDERS else shared)
-        for model in all_models(lua)
-    }
-    assert seen["scripts"] == {model: sorted(names) for model, names in wanted.items()} and len(wanted) == 6
+    wanted: dict[str, list[str]] = {}
+    for model in all_models(lua):
+        own = {path.stem for folder in layers_of(lua, model)[0] for path in folder.glob("*.lua")}
+        wanted[model] = sorted(own if model in FOLDERS else own | shared)
+    assert seen["scripts"] == wanted and len(wanted) == 6
 
 
-@pytest.mark.slow
 def test_its_pytest_fixtures_work_for_a_user(target: Path, tmp_path: Path) -> None:
     (tmp_path / "test_user.py").write_text(USER_TEST.format(target=str(target)))
     answer = run_program(target, RUN_PYTEST, tmp_path)

@@ -44,13 +44,9 @@ def words(name: str) -> set[str]:
 
 
 def private_names(paths: list[Path]) -> list[str]:
-    return [
-        f"{path.relative_to(ROOT)}:{line} {name}: {PRIVATE[word]}"
-        for path in paths
-        for line, name in names(path.read_text())
-        if name not in EXCUSED
-        for word in sorted(words(name) & PRIVATE.keys())
-    ]
+    found = [(path, *one) for path in paths for one in names(path.read_text()) if one[1] not in EXCUSED]
+    private = [(*one, word) for one in found for word in sorted(words(one[2]) & PRIVATE.keys())]
+    return [f"{path.relative_to(ROOT)}:{line} {name}: {PRIVATE[word]}" for path, line, name, word in private]
 
 
 def test_names_of_the_engine_have_the_words_of_the_glossary() -> None:

@@ -30,7 +30,7 @@ from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults
 from reports.interrupts import Interrupts
 from reports.verdict import NO_MEASURES, undecided
-from tests.given import Output, Patch
+from tests.given import Output, Patch, script
 from tests.reports import good_run, story
 
 ROOT = Path(__file__).parents[2]
@@ -415,9 +415,7 @@ def test_no_java_at_all_names_what_installs_it(tmp_path: Path, monkeypatch: Patc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JudgeError, match="none on PATH: install the Debian package openjdk-17-jre-headless"):
         require_java()
-    old = tmp_path / "java"
-    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-    old.chmod(0o755)
+    script(tmp_path / "java", "echo 'openjdk version \"11.0.2\"' >&2")
     with pytest.raises(JudgeError, match="needs Java 17 or newer, and .* is version 11"):
         require_java()
 

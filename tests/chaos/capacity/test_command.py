@@ -14,6 +14,8 @@ from chaos.interrupts import Interrupts
 from reports.capacity.little import little
 from reports.capacity.measurement import Measurement, read, read_as
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 STEP_S = 3.0
 
 
@@ -25,7 +27,6 @@ MEASURED = [
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize(("model", "topology"), MEASURED)
 def test_short_steps_predict_and_verify(tmp_path: Path, capfd: pytest.CaptureFixture[str], model: str, topology: str) -> None:
     words = f"capacity --model {model} --topology {topology} --runs {tmp_path / 'runs'}"
@@ -71,7 +72,6 @@ TRIES = 3
 
 
 @pytest.mark.nightly
-@pytest.mark.usefixtures("nothing_left")
 def test_the_simulator_is_near_to_three_measured_points(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A low rate, a medium one, and an overload; handlers are slow, so that they and not the processor are what is scarce."""
     words = "capacity --validate --workers 1 --handlers 8 --handler-ms 100 --last-step 60s --runs"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.interop import node
+from tests.given import script
 
 
 def test_without_node_the_message_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -16,14 +17,9 @@ def test_without_node_the_message_says_what_installs_it(monkeypatch: pytest.Monk
 
 def test_packages_are_installed_once_and_kept_by_their_lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    bin_folder = tmp_path / "bin"
-    bin_folder.mkdir()
-    npm = bin_folder / "npm"
-    npm.write_text("#!/bin/sh\n[ \"$1\" = ci ] || exit 9\necho call >>'%s'\nmkdir node_modules\n" % (tmp_path / "calls"))
-    (bin_folder / "node").write_text("#!/bin/sh\n")
-    for program in bin_folder.iterdir():
-        program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{bin_folder}:/usr/bin:/bin")
+    script(tmp_path / "bin/npm", "[ \"$1\" = ci ] || exit 9\necho call >>'%s'\nmkdir node_modules" % (tmp_path / "calls"))
+    script(tmp_path / "bin/node")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     said: list[str] = []
     first = node.modules(said.append)
     assert first.is_dir() and first.is_relative_to(tmp_path) and node.modules(said.append) == first
@@ -33,11 +29,8 @@ def test_packages_are_installed_once_and_kept_by_their_lock(monkeypatch: pytest.
 
 def test_a_failed_installation_is_one_line_with_npms_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    npm = tmp_path / "npm"
-    npm.write_text("#!/bin/sh\necho 'npm warn old' >&2\necho 'npm error code E404' >&2\nexit 1\n")
-    (tmp_path / "node").write_text("#!/bin/sh\n")
-    npm.chmod(0o755)
-    (tmp_path / "node").chmod(0o755)
+    script(tmp_path / "npm", "echo 'npm warn old' >&2\necho 'npm error code E404' >&2\nexit 1")
+    script(tmp_path / "node")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(node.NodeMissing, match="`npm ci` failed with code 1: npm error code E404"):
         node.modules()

@@ -14,7 +14,7 @@ BESIDE_S = 200
 
 WORKER = "ironclaim worker small:queue --concurrency"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left")]
 
 
 def test_each_kind_of_worker_is_started_once(tmp_path: Path) -> None:
@@ -22,7 +22,6 @@ def test_each_kind_of_worker_is_started_once(tmp_path: Path) -> None:
     assert trial.kinds_of(kinds) == ["worker-1", "worker-2", "worker-4"]
 
 
-@pytest.mark.usefixtures("nothing_left")
 def test_a_good_service_is_ready_and_its_effects_are_counted(tmp_path: Path) -> None:
     done = asked("check", written(tmp_path, workers=f"['{WORKER} 2', '{WORKER} 3']"))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -33,7 +32,6 @@ def test_a_good_service_is_ready_and_its_effects_are_counted(tmp_path: Path) -> 
     assert int(took) == int(of) > 0
 
 
-@pytest.mark.usefixtures("nothing_left")
 def test_a_second_kind_that_is_no_worker_is_named_in_time(tmp_path: Path) -> None:
     began_s = time.monotonic()
     done = asked("check", written(tmp_path, workers=f"['{WORKER} 2', 'sh -c \"echo what now; exec sleep 999\"']"))
@@ -55,7 +53,6 @@ def changed(file: Path, text: str, by: str) -> Path:
     return file
 
 
-@pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("options", ["", " --log-json"])
 def test_a_service_none_of_whose_jobs_finish_is_not_ready_and_its_error_has_no_secrets(tmp_path: Path, options: str) -> None:
     file = written(tmp_path, workers=f"['{WORKER} 2{options}']")
@@ -69,7 +66,6 @@ def test_a_service_none_of_whose_jobs_finish_is_not_ready_and_its_error_has_no_s
     assert time.monotonic() - began_s < trial.TRIAL_TIMEOUT_S + BESIDE_S
 
 
-@pytest.mark.usefixtures("nothing_left")
 def test_handlers_that_fail_on_purpose_may_be_tried_first(tmp_path: Path) -> None:
     """More than are waited for have failed before the one that runs long returns."""
     done = asked("check", written(tmp_path, more="yield from ((fail, {}) for _ in range(9))", ms=1_500))
@@ -80,7 +76,6 @@ def test_handlers_that_fail_on_purpose_may_be_tried_first(tmp_path: Path) -> Non
     assert others.endswith("(fail), attempt 1 of 1, failed: RuntimeError: no; dead: no attempt is left")
 
 
-@pytest.mark.usefixtures("nothing_left")
 def test_settings_of_the_shell_are_not_those_of_a_drill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("URL", "PREFIX", "QUEUE", "CONCURRENCY", "OBSERVER", "HISTORY"):
         monkeypatch.setenv(f"IRONCLAIM_{name}", "redis://production:6379/0")
@@ -101,7 +96,6 @@ NO_EFFECTS = [
 ]
 
 
-@pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize(("effects", "line"), NO_EFFECTS)
 def test_effects_that_are_none_are_told_before_a_drill(tmp_path: Path, effects: str, line: str) -> None:
     done = asked("check", written(tmp_path, effects=effects))
@@ -109,7 +103,6 @@ def test_effects_that_are_none_are_told_before_a_drill(tmp_path: Path, effects: 
     assert "effects small:effects: " in done.stderr and line in done.stderr
 
 
-@pytest.mark.usefixtures("nothing_left")
 def test_names_without_effects_may_be_all_that_was_sent(tmp_path: Path) -> None:
     done = asked("check", written(tmp_path, effects="return {}", without_effects='["work"]'))
     assert done.returncode == 0 and "effects small:effects: 0 of " in done.stdout

@@ -21,6 +21,8 @@ from engine.testing import free_port
 from tests.engine.helpers.waiting import wait_until
 from tests.project.test_typed import Check, by_mypy, by_pyright
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PAGE = ROOT / "docs/migrating.md"
@@ -126,7 +128,6 @@ def printed_by(program: Path, workers: list[tuple[str, ...]], url: str, tmp: Pat
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("side", "worker"),
     [("before", (*RQ, "pictures", "mails")), ("after", (*IRONCLAIM, "pictures:pictures", "pictures:mails"))],
@@ -145,7 +146,6 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "workers", "expected"), PROGRAMS, ids=list(OF_THE_PAGE))
 def test_a_program_of_the_page_shows_what_the_original_shows(
     name: str, workers: list[tuple[str, ...]], expected: str, ironclaim_url: str, tmp_path: Path
@@ -153,7 +153,6 @@ def test_a_program_of_the_page_shows_what_the_original_shows(
     assert printed_by(written_out(name, tmp_path), workers, ironclaim_url, tmp_path) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("check", [by_mypy, by_pyright])
 def test_strict_checkers_have_nothing_to_say_of_a_port(check: Check, tmp_path: Path) -> None:
     ports, scratch = tmp_path / "ports", tmp_path / "scratch"
@@ -163,7 +162,6 @@ def test_strict_checkers_have_nothing_to_say_of_a_port(check: Check, tmp_path: P
     assert flagged == set(), output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_service_and_its_port_answer_alike(side: str, ironclaim_url: str, tmp_path: Path) -> None:
     port = free_port()
