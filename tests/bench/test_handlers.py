@@ -3,7 +3,6 @@
 import signal
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import engine
 from bench import handlers, workload
@@ -11,7 +10,7 @@ from engine.testing import EmbeddedServer
 from tests.bench.real_parts import Processes, rows_of, wait_until
 
 
-def payload(**changes: int) -> dict[str, Any]:
+def payload(**changes: int) -> dict:
     return {"index": 0, "work_ms": 1, "fail_first": 0, "pad": "", **changes}
 
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -26,7 +25,7 @@ EXIT_CODES = [
 
 
 @pytest.mark.parametrize(("arguments", "code"), EXIT_CODES)
-def test_the_exit_code_is_that_of_the_command(arguments: Sequence[str], code: int) -> None:
+def test_the_exit_code_is_that_of_the_command(arguments: tuple[str, ...], code: int) -> None:
     assert start(*arguments).wait() == code
 
 

@@ -4,7 +4,6 @@ import argparse
 import json
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,7 @@ def arguments(tmp_path: Path) -> argparse.Namespace:
     return argparse.Namespace(seed=3, models=(), quick=True, runs=tmp_path, keep=20, keep_days=14)
 
 
-def entry(arguments: argparse.Namespace, folder: Path, left_s: float = 1_000) -> dict[str, Any]:
+def entry(arguments: argparse.Namespace, folder: Path, left_s: float = 1_000) -> dict:
     return one("lanes", arguments, Interrupts(), Progress(StringIO()), folder, left_s, CARRIED)
 
 

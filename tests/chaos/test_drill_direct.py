@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,7 +19,7 @@ LEASE_MS = 12_000
 def make(folder: Path) -> Drill:
     """Carry out the drill."""
     folder.mkdir()
-    told: dict[str, Any] = {"lease_ms": LEASE_MS, "sweep_ms": 1_000, "liveness_slack_ms": 3_000}
+    told: dict = {"lease_ms": LEASE_MS, "sweep_ms": 1_000, "liveness_slack_ms": 3_000}
     drill, plan = drills.make_drill(folder, seed=1, kinds=("net-latency", "worker-kill"), direct=("worker-1",), **told)
     drill.spec = replace(drill.spec, plan=tuple(map(asdict, plan.faults)), pace=asdict(drills.PACE))
     return drills.carried_out(drill)

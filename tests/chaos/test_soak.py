@@ -5,7 +5,6 @@ import json
 import math
 import os
 import random
-from collections.abc import Mapping
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -98,7 +97,7 @@ def test_the_interval_of_a_line_holds_the_truth_as_often_as_it_says() -> None:
     assert sum(low <= 1.5 <= high for low, high in found) >= 88
 
 
-def operation(kind: str, stage: str, *items: Mapping[str, object], done_ns: int = 0) -> str:
+def operation(kind: str, stage: str, *items: dict, done_ns: int = 0) -> str:
     row = {"kind": "operation", "f": kind, "type": stage, "done_ns": done_ns, "items": items}
     return json.dumps(row, separators=(",", ":")) + "\n"
 

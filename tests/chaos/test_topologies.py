@@ -2,7 +2,6 @@
 engine."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
@@ -162,7 +161,7 @@ def test_sentinels_and_servers_are_known_by_their_proxies_alone(tmp_path: Path) 
         proxies = {*inner.server_ports, *inner.sentinel_ports}
         assert len(proxies) == 6 and not proxies & {*found.servers.ports, *(one.port for one in inner.sentinels)}
         with redis.Redis(port=inner.sentinels[0].port, decode_responses=True) as sentinel:
-            told: list[Any] = [sentinel.execute_command(f"SENTINEL {what}", "ironclaim") for what in ("SENTINELS", "REPLICAS")]
+            told: list = [sentinel.execute_command(f"SENTINEL {what}", "ironclaim") for what in ("SENTINELS", "REPLICAS")]
         assert {int(one["port"]) for one in (*told[0], *told[1])} <= proxies
         assert found.servers.address().port == found.servers.ports[0]
 

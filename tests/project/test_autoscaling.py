@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -64,7 +63,7 @@ def test_each_bounds_the_workers_as_the_metric_does() -> None:
 
 def test_the_table_of_options_is_that_of_the_command() -> None:
     rows = re.findall(r"^\| (`--[^|]*)\|[^|]*\| ([^|]*) \|$", PAGE, re.MULTILINE)
-    told: dict[str, Any] = {}
+    told: dict = {}
     for flags, defaults in rows:
         told |= dict(zip(re.findall(r"--[a-z-]+", flags), defaults.split(", "), strict=True))
     assert sorted(told) == sorted(flag for flag, _, _ in SCALING)

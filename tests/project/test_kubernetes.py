@@ -3,7 +3,6 @@
 import argparse
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -25,7 +24,7 @@ VERSIONS = {"Job": "batch/v1", "StatefulSet": "apps/v1", "Service": "v1", "Persi
 #: Names of variables whose values are secrets: a url has a password in it.
 SECRET = re.compile(r"URL|HOST$|PASSWORD|TOKEN|SECRET|KEY")
 
-Manifest = dict[str, Any]
+Manifest = dict
 
 FILES = {path.name: list(yaml.safe_load_all(path.read_text())) for path in sorted(FOLDER.glob("*.yaml"))}
 MANIFESTS = {f"{one['kind']}/{one['metadata']['name']}": one for name in FILES if name != KUSTOMIZATION for one in FILES[name]}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.ci_scripts import loaded
 from tests.project.test_arrows import imports_of, is_in
 
 ROOT = Path(__file__).resolve().parents[2]
-SHAPE: dict[str, Any] = tomllib.loads((ROOT / "tests/shape.toml").read_text())
+SHAPE = tomllib.loads((ROOT / "tests/shape.toml").read_text())
 
 #: What a queue and its worker are made of; everything else is a room that imports these.
 CORE = ("engine/*.py", "engine/queue/**/*.py", "engine/ops/*.py", "engine/redis/*.py", "engine/models/*.py")

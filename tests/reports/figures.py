@@ -1,7 +1,6 @@
 """Figures as texts: what they draw, without a pixel."""
 
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ ROLES = {light: role for role, (light, _) in html.COLOURS.items()}
 POINTS_MAX = 12
 
 
-def page_of(run: Path, decided: Mapping[str, Any], frames: Any) -> str:
+def page_of(run: Path, decided: dict[str, Any], frames: Any) -> str:
     """The page of a run, its figures told as texts, without the part of its style that is a file; the names of its pictures."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ink, "svg", told)

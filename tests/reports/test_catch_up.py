@@ -1,7 +1,6 @@
 """When the load had caught up with a fault, and how late it may be: from the facts of a run."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 
@@ -65,7 +64,7 @@ BOUNDS = [
 
 
 @pytest.mark.parametrize(("spec", "bound_ms"), BOUNDS)
-def test_the_bound_of_the_lag_follows_from_the_calibration(spec: dict[str, Any], bound_ms: int) -> None:
+def test_the_bound_of_the_lag_follows_from_the_calibration(spec: dict, bound_ms: int) -> None:
     assert catch_up.lag_max_ms(Run(spec=spec, files={})) == bound_ms
 
 

@@ -2,7 +2,6 @@
 judged in one run; a run that is valid; and one that proves nothing."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -62,7 +61,7 @@ def test_all_that_is_found_is_told_as_ever(rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("channel", CASES)
-def test_a_channel_is_found_for_what_happened_on_it_and_for_nothing_else(channel: str, found: dict[str, Any]) -> None:
+def test_a_channel_is_found_for_what_happened_on_it_and_for_nothing_else(channel: str, found: dict) -> None:
     assert found.get(channel, set()) == CASES[channel][2]
 
 

@@ -1,7 +1,5 @@
 """Every check on small hand-written histories that must pass and that must fail: one job each, all judged in one run."""
 
-from typing import Any
-
 import pytest
 from pyspark.sql import Row, SparkSession
 
@@ -44,7 +42,7 @@ def test_all_that_is_found_is_told_as_ever(judged_run: Judged) -> None:
 
 
 @pytest.mark.parametrize("job", CASES)
-def test_a_job_is_found_for_what_happened_to_it_and_for_nothing_else(job: str, found: dict[str, Any]) -> None:
+def test_a_job_is_found_for_what_happened_to_it_and_for_nothing_else(job: str, found: dict) -> None:
     assert found.get(job, set()) == CASES[job][1]
 
 

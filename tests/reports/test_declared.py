@@ -1,7 +1,6 @@
 """Declared findings: told apart from violations, and never more than they describe."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -68,7 +67,7 @@ UNDESCRIBED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("finding", "second"), UNDESCRIBED)
-def test_what_no_finding_describes_is_a_violation(finding: dict[str, Any], second: str, story: Story, checked: Checked) -> None:
+def test_what_no_finding_describes_is_a_violation(finding: dict, second: str, story: Story, checked: Checked) -> None:
     story.spec |= {"findings": [finding], "workers": 4}
     finished_twice(story, "both", second)
     verdict, why = checked(story.write(), "J6")["J6"]

@@ -4,7 +4,6 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -41,7 +40,7 @@ class Written:
 
     def file(self, name: str, host: str, looks_s: list[float], *, clock: Clock, server: Clock, trip_ns: int) -> Path:
         """A file with an offset row at each of these instants, which took so long and of which the server saw the middle."""
-        rows: list[dict[str, Any]] = [{"kind": "open", "role": name, "host": host, "boot_id": host, "t_ns": clock(0)}]
+        rows: list[dict] = [{"kind": "open", "role": name, "host": host, "boot_id": host, "t_ns": clock(0)}]
         for look_s in looks_s:
             at_ns = round(look_s * S)
             sent_ns, end_ns = clock(at_ns - trip_ns // 2), clock(at_ns + trip_ns // 2)

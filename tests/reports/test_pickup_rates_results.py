@@ -2,7 +2,6 @@
 `cases.broken`: all judged in one run."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -86,7 +85,7 @@ def test_all_that_is_found_is_told_as_ever(judged_run: tuple[Told, list[Row]]) -
 
 
 @pytest.mark.parametrize("job", SCENARIO_CASES)
-def test_a_job_is_found_for_what_happened_to_it_and_for_nothing_else(job: str, found: dict[str, Any]) -> None:
+def test_a_job_is_found_for_what_happened_to_it_and_for_nothing_else(job: str, found: dict) -> None:
     assert found.get(job, set()) == SCENARIO_CASES[job][1]
 
 

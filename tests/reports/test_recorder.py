@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -184,7 +183,7 @@ def test_one_finish_may_end_two_leases_of_a_job(story: Story, checked: Checked) 
     assert checked(story.write(), "H3")["H3"] == ("valid", "")
 
 
-def rows_of(story: Story, stem: str) -> list[dict[str, Any]]:
+def rows_of(story: Story, stem: str) -> list[dict]:
     """What was written to a file, without what its writer adds."""
     rows = [json.loads(line) for line in story.files[stem].path.read_text().splitlines()]
     return [{name: value for name, value in row.items() if name not in ("v", "seq", "proc", "t_ns")} for row in rows]

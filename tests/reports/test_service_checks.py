@@ -3,7 +3,6 @@ processes that end by themselves, handlers that hang, and jobs that nobody who i
 
 import json
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def work(story: Story, worker: str, job: str, at: float, *, sent: bool = True, n
     return token
 
 
-def counted(story: Story, times: Mapping[str, int]) -> None:
+def counted(story: Story, times: dict[str, int]) -> None:
     """What the service says of its effects."""
     story.row("harness", "effects", END_S, items=[{"job": job, "times": count} for job, count in times.items()])
 

@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import pkgutil
 from types import ModuleType
-from typing import Any
 
 import record
 import reports
@@ -16,7 +15,7 @@ FILLED = {
 }
 
 
-def values_of(package: ModuleType) -> dict[str, Any]:
+def values_of(package: ModuleType) -> dict:
     """The dataclasses of a package, by module and name."""
     start = f"{package.__name__}."
     names = [one.name for one in pkgutil.walk_packages(package.__path__, start) if "__main__" not in one.name]

@@ -1,6 +1,5 @@
 """Short drills on channels, for tests."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from chaos import runs
@@ -14,7 +13,7 @@ from tests.chaos.drills import prepared
 PACE = Pace(lead_in_ms=1_500, delay_max_ms=200, calm_ms=500, settle_ms=1_500)
 
 
-def make_drill(folder: Path, *, seed: int, kinds: Sequence[str] = FAULT_NAMES, last_ms: int = 8_000) -> ChannelDrill:
+def make_drill(folder: Path, *, seed: int, kinds: tuple[str, ...] = FAULT_NAMES, last_ms: int = 8_000) -> ChannelDrill:
     """A drill with short phases, in which every clock wraps within so many ms."""
     spec = ChannelSpec(id=runs.run_id("bench", seed, "dsps", 0.0), seed=seed)
     crossings = Crossings(first_ms=500, last_ms=last_ms)

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from tests.chaos.channels.drills import make_drill, run
 
 pytestmark = pytest.mark.slow
 
-Rows = list[dict[str, Any]]
+Rows = list[dict]
 
 
 @pytest.fixture(scope="module")

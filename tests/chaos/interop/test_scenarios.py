@@ -3,7 +3,6 @@
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,7 +25,7 @@ def run(name: str, folder: Path) -> MixedDrill:
     return drill
 
 
-def rows(drill: MixedDrill, proc: str) -> list[dict[str, Any]]:
+def rows(drill: MixedDrill, proc: str) -> list[dict]:
     return list(load_file(drill.folder.history / f"{proc}.jsonl").rows)
 
 

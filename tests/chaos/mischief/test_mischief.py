@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from engine import NewJob
 from tests.engine.helpers.waiting import wait_until, whole_lines
 
 
-def rows_of(file: Path) -> list[dict[str, Any]]:
+def rows_of(file: Path) -> list[dict]:
     return [json.loads(line) for line in whole_lines(file)]
 
 

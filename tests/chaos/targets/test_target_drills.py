@@ -2,7 +2,6 @@
 in hand, and the drill finds that by itself."""
 
 import io
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left"), TIMEOUT
 PACE = Pace(lead_in_ms=2_000, delay_max_ms=500, calm_ms=500, settle_ms=2_000)
 
 
-def drilled(name: str, kinds: Sequence[str], folder: Path, spark: SparkSession, runtime: str = "") -> dict[str, Any]:
+def drilled(name: str, kinds: tuple[str, ...], folder: Path, spark: SparkSession, runtime: str = "") -> dict[str, Any]:
     """The verdict of a short drill."""
     library, promise = find(name)
     library = replace(library, runtime=runtime or library.runtime)

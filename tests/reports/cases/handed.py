@@ -1,14 +1,13 @@
 """Cases of channels: what callers of `fetch` were handed, and what P8 must find for it."""
 
 from collections.abc import Callable
-from typing import Any
 
 from tests.reports.cases.channels import R, case, everywhere, publish, read
 from tests.reports.channel_story import Channel, ChannelStory, item_of
 from tests.reports.good_channels import END_S, P1, S1, S2, S3
 
 
-def two_fetched(story: ChannelStory, one: Channel, handed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+def two_fetched(story: ChannelStory, one: Channel, handed: Callable[[list[dict]], list[dict]]) -> None:
     """A fetch brings two messages, and its caller gets what is made of them."""
     publish(story, one, "a", "b")
     story.fetch(S2, one.name, R, 3, handed=handed([item_of(sent) for sent in one.kept]))

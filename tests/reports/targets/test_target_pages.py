@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ KILL = {"in_hand": 4, "again": 1, "lost": 2, "stranded": 1, "again_ms": [61_500.
 CALM = {"in_hand": 0, "again": 0, "lost": 0, "stranded": 0, "again_ms": []}
 
 
-def decided(target: str, *, verdict: str = "valid", kill: dict[str, Any] = KILL, faults: int = 1) -> dict[str, Any]:
+def decided(target: str, *, verdict: str = "valid", kill: dict = KILL, faults: int = 1) -> dict:
     counts = {"enqueued": 500, "unanswered": 1, "finished": 497, "lost": 2, "doubled": 5, "late": 0, "stranded": 1, "exits": 0}
     check = {"id": "T1", "name": "nothing lost", "verdict": verdict, "violations": 0, "declared": 2, "possible": 0}
     check |= {"examples": [], "subjects": [], "evidence": [], "why": "", "not_judged": []}
