@@ -19,12 +19,9 @@ from tests.engine.helpers.producing import some_handlers
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/cheat-sheet.md").read_text()
 (MODULE,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-ROWS = [
-    (section, code)
-    for section, table in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    for code in re.findall(r"^\| .* \| `([^|]*?)`[^|`]* \|$", table, re.MULTILINE)
-    if not code.startswith("---")
-]
+TABLES = re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^\| .* \| `([^|]*?)`[^|`]* \|$", re.MULTILINE)
+ROWS = [(section, code) for section, table in TABLES for code in CODE.findall(table) if not code.startswith("---")]
 LIBRARIES = ["Celery", "RQ", "BullMQ", "Sidekiq", "Oban"]
 
 

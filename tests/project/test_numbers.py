@@ -28,16 +28,14 @@ def told(page: str) -> str:
     return " ".join((ROOT / page).read_text().split())
 
 
+WAYS, OTHERS, OF_JOBS, OF_DSPS = map(len, (KINDS, CHANNEL_KINDS, of_jobs.MUTANTS, OF_CHANNELS))
+FOREIGN, SERVICES = (WORDS[len(mutants)] for mutants in (OF_FOREIGN_CLIENTS, of_services.MUTANTS))
 OF_PAGES = [
-    ("docs/proof.md", f"{len(KINDS)} ways for jobs, {len(CHANNEL_KINDS)} for channels"),
+    ("docs/proof.md", f"{WAYS} ways for jobs, {OTHERS} for channels"),
+    ("docs/proof.md", f"in {WAYS} ways ({OTHERS} others for a run of channels, {WAYS + OTHERS} in all)"),
     (
         "docs/proof.md",
-        f"in {len(KINDS)} ways ({len(CHANNEL_KINDS)} others for a run of channels, {len(KINDS) + len(CHANNEL_KINDS)} in all)",
-    ),
-    (
-        "docs/proof.md",
-        f"{len(of_jobs.MUTANTS)} mutants of jobs, {len(OF_CHANNELS)} of channels, {WORDS[len(OF_FOREIGN_CLIENTS)]} of a "
-        f"foreign client, {WORDS[len(of_services.MUTANTS)]} of a service",
+        f"{OF_JOBS} mutants of jobs, {OF_DSPS} of channels, {FOREIGN} of a foreign client, {SERVICES} of a service",
     ),
     ("docs/commands.md", f"{WORDS[len(LIBRARIES) - 1]} other job queues"),
     ("docs/commands.md", f": {len(CHANNELS)} channels with"),

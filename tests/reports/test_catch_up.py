@@ -1,10 +1,10 @@
-"""When the load had caught up with a fault, and how late it may be: from the facts of a run."""
+"""When the load had caught up with a fault: from the facts of a run."""
 
 from collections.abc import Iterable
 
 import pytest
 
-from reports import catch_up, file_facts, folder
+from reports import catch_up, file_facts
 from reports.facts import MS, SLOT_NS, Drop, Process, Run, Stage
 
 S = 1_000 * MS
@@ -55,22 +55,3 @@ def test_what_is_late_in_the_next_fault_is_due_to_that_one() -> None:
 
 def test_the_begin_of_what_was_late_is_told_once_for_each_part_of_time() -> None:
     assert catch_up.late(run_of([500, 600, 0], drops_ms=[510])) == [0, 500 * MS]
-
-
-BOUNDS = [
-    *(({}, 150), ({"calibration": {}}, 150), ({"calibration": {"lag_ms": 49.9}}, 150), ({"calibration": {"lag_ms": 60}}, 180)),
-    ({"calibration": {"lag_ms": 5_000}}, 300),
-]
-
-
-@pytest.mark.parametrize(("spec", "bound_ms"), BOUNDS)
-def test_the_bound_of_the_lag_follows_from_the_calibration(spec: dict, bound_ms: int) -> None:
-    assert catch_up.lag_max_ms(Run(spec=spec, files={})) == bound_ms
-
-
-@pytest.mark.parametrize(
-    ("value", "sound"),
-    [({}, True), ({"lag_ms": 1.5}, True), ([], False), (None, False), ({"lag_ms": "1"}, False), ({"lag_ms": -1}, False)],
-)
-def test_a_calibration_that_cannot_be_read_is_refused(value: object, sound: bool) -> None:
-    assert folder.is_calibration(value) is sound

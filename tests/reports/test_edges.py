@@ -70,6 +70,7 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     (measure.per_s, SPANS),
     (measure.stated, [(count, [1.00049, 2, 3, float("inf"), 5]) for count in COUNTS] + [(5, None)]),
     (is_calibration, (None, {}, {"lag_ms": 0}, {"lag_ms": -1}, {"lag_ms": True}, {"lag_ms": 1e999}, {"lag_ms": "1"})),
+    (is_calibration, ([], {"lag_ms": 1.5})),
     *((tell, PHASES) for tell in (slo_file.known, slo_file.common)),
     (cost.conversion_s, ((LINES,), (LINES[1:],), (TOLD,))),
     (slo_file.listed, (["a"], ["a", "b"], ["a", "b", "c"])),

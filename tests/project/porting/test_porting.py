@@ -77,8 +77,7 @@ inspected paint door, paint fence
 """
 #: The programs of the page: the heading of their section, the fence of a side, and the file that its blocks make together.
 OF_THE_PAGE = {
-    "celery": ("Celery, line by line", "py", "shop.py"),
-    "shop": ("Celery, line by line", "python", "shop.py"),
+    **{"celery": ("Celery, line by line", "py", "shop.py"), "shop": ("Celery, line by line", "python", "shop.py")},
     "rq-readme": ("RQ's README, line by line", "py", "words.py"),
     "words": ("RQ's README, line by line", "python", "words.py"),
     "paint": ("BullMQ's README, line by line", "python", "paint.py"),
@@ -128,11 +127,10 @@ def printed_by(program: Path, workers: list[tuple[str, ...]], url: str, tmp: Pat
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("side", "worker"),
-    [("before", (*RQ, "pictures", "mails")), ("after", (*IRONCLAIM, "pictures:pictures", "pictures:mails"))],
-    ids=["rq", "pictures"],
-)
+SIDES = [("before", (*RQ, "pictures", "mails")), ("after", (*IRONCLAIM, "pictures:pictures", "pictures:mails"))]
+
+
+@pytest.mark.parametrize(("side", "worker"), SIDES, ids=["rq", "pictures"])
 def test_a_port_shows_what_the_original_shows(side: str, worker: tuple[str, ...], ironclaim_url: str, tmp_path: Path) -> None:
     assert printed_by(HERE / side / "pictures.py", [worker], ironclaim_url, tmp_path) == PICTURES
 
