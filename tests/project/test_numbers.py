@@ -28,15 +28,12 @@ def told(page: str) -> str:
     return " ".join((ROOT / page).read_text().split())
 
 
-WAYS, OTHERS, OF_JOBS, OF_DSPS = map(len, (KINDS, CHANNEL_KINDS, of_jobs.MUTANTS, OF_CHANNELS))
+WAYS, OTHERS, JOBS, DSPS = map(len, (KINDS, CHANNEL_KINDS, of_jobs.MUTANTS, OF_CHANNELS))
 FOREIGN, SERVICES = (WORDS[len(mutants)] for mutants in (OF_FOREIGN_CLIENTS, of_services.MUTANTS))
 OF_PAGES = [
     ("docs/proof.md", f"{WAYS} ways for jobs, {OTHERS} for channels"),
     ("docs/proof.md", f"in {WAYS} ways ({OTHERS} others for a run of channels, {WAYS + OTHERS} in all)"),
-    (
-        "docs/proof.md",
-        f"{OF_JOBS} mutants of jobs, {OF_DSPS} of channels, {FOREIGN} of a foreign client, {SERVICES} of a service",
-    ),
+    ("docs/proof.md", f"{JOBS} mutants of jobs, {DSPS} of channels, {FOREIGN} of a foreign client, {SERVICES} of a service"),
     ("docs/commands.md", f"{WORDS[len(LIBRARIES) - 1]} other job queues"),
     ("docs/commands.md", f": {len(CHANNELS)} channels with"),
     ("chaos/verbs.py", f"subscribers of {len(CHANNELS)} channels"),
