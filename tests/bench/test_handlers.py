@@ -28,23 +28,20 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     queue.close()
 
     sink = rows_of(tmp_path / "worker-1.sink.jsonl")
-    effects = [item["job"] for row in sink if row["kind"] == "effect" for item in row["items"]]
-    assert Counter(effects) == Counter({"fine": 1, "fails-once": 1, "fails-twice": 1, "slow": 1, **dict.fromkeys(names, 1)})
+    items = [item for row in sink if row["kind"] == "effect" for item in row["items"]]
+    effects = Counter(item["job"] for item in items)
+    assert effects == Counter({"fine": 1, "fails-once": 1, "fails-twice": 1, "slow": 1, **dict.fromkeys(names, 1)})
     assert sink[0]["kind"] == "open" and sink[0]["proc"] == "worker-1"
     assert (sink[-1]["kind"], sink[-1]["rows"]) == ("close", len(sink))
 
-    returned = {
-        (item["job"], item["fence"]): item["result_crc"] for row in sink if row["kind"] == "effect" for item in row["items"]
-    }
+    returned = {(item["job"], item["fence"]): item["result_crc"] for item in items}
     finishes = [row for row in rows_of(tmp_path / "worker-1.jsonl", "operation") if row["f"] == "finish" and row["type"] == "ok"]
     sent = {(item["job"], item["fence"]): item["result_crc"] for row in finishes for item in row["items"]}
     assert sent == returned and len(set(sent.values())) == 4 + len(names)
 
     runs = [row for row in rows_of(tmp_path / "worker-1.jsonl", "operation") if row["f"] == "handle" and row["type"] != "invoke"]
-    count = Counter(item["job"] for row in runs for item in row["items"])
-    assert count == Counter(
-        {"fine": 1, "fails-once": 2, "fails-twice": 3, "fails-always": 3, "slow": 1, **dict.fromkeys(names, 1)}
-    )
+    ran = Counter(item["job"] for row in runs for item in row["items"])
+    assert ran == Counter({"fine": 1, "fails-once": 2, "fails-twice": 3, "fails-always": 3, "slow": 1, **dict.fromkeys(names, 1)})
     slow = next(row for row in runs if row["items"][0]["job"] == "slow")
     assert slow["done_ns"] - slow["first_send_ns"] >= 200_000_000
     failed = [item["error"] for row in runs for item in row["items"] if item["job"] == "fails-once" and item.get("error")]

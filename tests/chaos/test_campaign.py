@@ -8,9 +8,7 @@ from chaos.campaign import new_place, stop_if_interrupted, worst, write
 from chaos.errors import HarnessError, Interrupted
 
 
-@pytest.mark.parametrize(
-    ("codes", "code"), [((0, 0), 0), ((0, 3), 3), ((3, 2, 0), 2), ((2, 1, 3, 0), 1), ((3,), 3), ((), 2)], ids=str
-)
+@pytest.mark.parametrize(("codes", "code"), [((0, 0), 0), ((0, 3), 3), ((3, 2, 0), 2), ((2, 1, 3, 0), 1), ((3,), 3), ((), 2)])
 def test_violated_beats_unknown_beats_a_missed_objective_beats_valid(codes: tuple[int, ...], code: int) -> None:
     assert worst(codes) == code
 

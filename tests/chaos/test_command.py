@@ -48,6 +48,7 @@ ATTEND = "run attended --url redis://127.0.0.1:1"
 
 
 MODELS = "lanes, bridge, bananas, bull, mosquito"
+OF_NO_MODEL = "does not exist for this model"
 REPLAYED = "unrecognized arguments: "
 
 
@@ -98,11 +99,8 @@ WRONG_ARGUMENTS = [
     ("run upgrade", "the following arguments are required: --from"),
     ("run upgrade --from no-such-commit", "no-such-commit"),
     ("run mischief --model lanes", "model 'lanes' has no foreign client; choose from bull, bananas, mosquito, bridge"),
-    (
-        "run mischief --mutant no-reap",
-        "mutant 'no-reap' does not exist for this model; choose from written-back-runs-again of bananas",
-    ),
-    ("run mischief --model bull --mutant written-back-runs-again", "does not exist for this model"),
+    ("run mischief --mutant no-reap", f"mutant 'no-reap' {OF_NO_MODEL}; choose from written-back-runs-again of bananas"),
+    ("run mischief --model bull --mutant written-back-runs-again", OF_NO_MODEL),
     ("run target sidekiq", "target 'sidekiq' does not exist; choose from ironclaim, rq, "),
     ("run target rq --model bull", "unrecognized arguments: --model bull"),
     ("run target rq --faults earthquake", "fault 'earthquake' does not exist"),

@@ -6,7 +6,7 @@ sends the load late. Then the judge calls the clean run unknown, for late work a
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -65,10 +65,9 @@ def drills(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
 def drilled(mutant: str, faults: tuple[PlannedFault, ...], folder: Path, spark: SparkSession) -> Drill:
     """Carry out the drill, of the clean engine or of a mutant."""
     # In so short a run no limit need be reached, and nobody be kept out: J12 and J14 would be unknown.
-    spec = RunSpec.bare(id=runs.run_id("bench", 1, mutant, 0.0), seed=1, mutant=mutant, workers=2, consumers=0, rate_per_s=40)
-    spec = replace(
-        spec, plan=tuple(map(asdict, faults)), pace=asdict(PACE), lease_ms=2_000, sweep_ms=200, liveness_slack_ms=2_000
-    )
+    told: dict[str, Any] = {"plan": tuple(map(asdict, faults)), "pace": asdict(PACE), "liveness_slack_ms": 2_000}
+    told |= {"workers": 2, "consumers": 0, "lease_ms": 2_000, "sweep_ms": 200, "rate_per_s": 40}
+    spec = RunSpec.bare(id=runs.run_id("bench", 1, mutant, 0.0), seed=1, mutant=mutant, **told)
     place = runs.create(folder, spec.id)
     drill = Drill(spec, Plan(1, PACE, faults), place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy_binary.find())
     drill.lua = mutants.plant(MUTANTS[mutant], scripts_folder(), place.path / "lua") if mutant else None

@@ -36,10 +36,8 @@ CELLS = [["a", WORDS, "1"], ["long name", WORDS * 3, "1000"]]
 PERCENTILES: dict[str, Any] = {"phase": "all", "series": "a", "p50_ms": 1.5, "p90_ms": 2, "p99_ms": 3, "p99_9_ms": 4}
 TAILS: list[dict[str, Any]] = [{}, {"phase": "calm"}, {"p50_ms": None}, {"series": "b", "p99_9_ms": None, "p99_ms": None}]
 READ: dict[Any, Sequence[Any]] = {
-    **{
-        **{float: (1, 1.5, True, float("inf"), "1"), int: (1, True, 1.0), str: ("a", 1), bool: (True, 0)},
-        float | None: (None, 2, "x"),
-    },
+    **{float: (1, 1.5, True, float("inf"), "1"), int: (1, True, 1.0), str: ("a", 1), bool: (True, 0)},
+    float | None: (None, 2, "x"),
     **{tuple[int, ...]: ([1, 2], [1.0], 1), tuple[float, float]: ([1, 2], [1], 1), Mapping[str, int]: ({"a": 1}, {"a": "b"}, [])},
     measurement.Bin: ([1, 2, 3], [2, 2, 0], [2, 1, 3], [-1, 2, 3], [1, 2, -1], [1, 2]),
 }
@@ -76,10 +74,8 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     (slo_file.listed, (["a"], ["a", "b"], ["a", "b", "c"])),
     (facts.whole, [({"a": value}, "a", 7) for value in (None, 0, 3, True, 1.0, "3")]),
     (decide.shortage, ((3, 3, 1), (4, 4, 1), (4, 4, 0), (4, 4, 2), (5, 5, 6), (6, 6, 6))),
-    (
-        causes.of_row,
-        [*(("H3", "x", kind) for kind in ("late load", "dropped load", "x")), ("J1", "full", "late load"), ("J1", "", "")],
-    ),
+    (causes.of_row, [("H3", "x", kind) for kind in ("late load", "dropped load", "x")]),
+    (causes.of_row, [("J1", "full", "late load"), ("J1", "", "")]),
     *((show, (0, 1, 2, 1_000)) for show in (page_words.rows_of, facts_page.possible)),
     (page_words.counted, [(count, "lost") for count in (None, 0, 1, 2, 1_000)]),
     (page_words.recovery, [[KILLED | {"jobs": n, "recovery_ms": ms}] for n, ms in ((0, None), (1, None), (2, None), (2, 950))]),
@@ -185,10 +181,8 @@ def verdicts() -> Told:
 
 
 SPEC: dict[str, Any] = {
-    **{
-        **{"seed": 7, "empty": "", "harness_errors": ["<no> disk"], "plan": [{"fault": "1"}]},
-        "versions": {"server": "9", "none": ""},
-    },
+    **{"seed": 7, "empty": "", "harness_errors": ["<no> disk"], "plan": [{"fault": "1"}]},
+    "versions": {"server": "9", "none": ""},
     **{"machine": {"cores": 2, "memory_bytes": 3 * 2**30, "load": [0.1, 2]}, "calibration": {"lag_ms": 1.5, "each": [1]}},
 }
 MEASURES = {

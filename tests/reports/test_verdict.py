@@ -264,10 +264,8 @@ def test_an_unknown_run_ends_with_the_remedy_of_its_cause(cause: Cause) -> None:
 def test_one_reason_of_several_checks_is_said_once() -> None:
     checks = [check_entry(name, "unknown", "missing rows may hide a violation") for name in ("J1", "J2", "J4")]
     run = decided("unknown", check_entry("H0", "unknown", "x is missing"), *checks, causes={"holes": ["H0", "J1", "J2", "J4"]})
-    assert section(render(run), "reasons") == [
-        "  H0 unknown: x is missing",
-        "  J1, J2, J4 unknown: missing rows may hide a violation",
-    ]
+    told = ["  H0 unknown: x is missing", "  J1, J2, J4 unknown: missing rows may hide a violation"]
+    assert section(render(run), "reasons") == told
     assert len(section(render(run, columns=500), "what now")) == 1
 
 

@@ -12,10 +12,8 @@ from engine import Channel
 from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from record.history import HistoryFile, load_file
 
-CHANNELS = (
-    SpecChannel("wrapping", "one", ("a", "b"), (), 2, 1_500, CLOCK_MAX - 1),
-    SpecChannel("plain", "one", ("a",), (), 1, 60_000),
-)
+WRAPPING = SpecChannel("wrapping", "one", ("a", "b"), (), 2, 1_500, CLOCK_MAX - 1)
+CHANNELS = (WRAPPING, SpecChannel("plain", "one", ("a",), (), 1, 60_000))
 
 
 @pytest.fixture

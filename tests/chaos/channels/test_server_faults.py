@@ -34,9 +34,8 @@ def carried_out(stage: Stage, name: str, folder: Path, delay_ms: int = 0) -> lis
     fault = planned(name, delay_ms)
     carry_out(FAULTS[name](stage.scene, fault), fault, harness=harness, begin_phase=lambda phase, t_ns: None)
     rows = stages(folder / "fault.jsonl")
-    assert [(row["stage"], row["result"]) for row in rows] == [(one, "ok") for one in ("inject", "witness", "heal", "healed")], (
-        rows
-    )
+    usual = [(one, "ok") for one in ("inject", "witness", "heal", "healed")]
+    assert [(row["stage"], row["result"]) for row in rows] == usual, rows
     assert [row["t_ns"] for row in rows] == sorted(row["t_ns"] for row in rows)
     return rows
 

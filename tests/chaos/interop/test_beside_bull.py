@@ -234,10 +234,8 @@ def test_a_job_in_hand_of_the_engine_is_left_alone_by_bull(bull: Talker, ours: O
 @pytest.mark.parametrize(("name", "prefix"), [("video transcoding", "bull"), ('é {x}*?[y]\\:"z', "{pre fix}*")])
 def test_a_queue_of_any_name_is_shared(ironclaim_url: str, name: str, prefix: str) -> None:
     port = int(ironclaim_url.rpartition(":")[2].partition("/")[0])
-    with (
-        Talker(name, port=port, prefix=prefix) as bull,
-        engine.Queue(name, models.Bull(), url=ironclaim_url, prefix=prefix) as queue,
-    ):
+    queue = engine.Queue(name, models.Bull(), url=ironclaim_url, prefix=prefix)
+    with Talker(name, port=port, prefix=prefix) as bull, queue:
         ours = Ours(queue)
         with ours.at_work():
             theirs = str(bull.ask("add", {"value": 1}, {})["jobId"])

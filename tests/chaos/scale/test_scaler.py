@@ -85,11 +85,8 @@ def test_workers_are_started_and_the_newest_told_to_stop(crew: ScaleCrew, monkey
 
 def test_workers_follow_when_more_come_and_some_go() -> None:
     def looks(first: int, *, most: int, after: tuple[int, ...]) -> list[Look]:
-        phases = [
-            *(("setup", first), ("doubled", first), (GREATEST, first), (GREATEST, most)),
-            *((FALLEN, count) for count in after),
-        ]
-        return [{"phase": phase, "there": count} for phase, count in phases]
+        risen = [("setup", first), ("doubled", first), (GREATEST, first), (GREATEST, most)]
+        return [{"phase": phase, "there": count} for phase, count in (*risen, *((FALLEN, count) for count in after))]
 
     assert numbers_of(looks(1, most=4, after=(4, 3, 1))) == (1, 4, 1)
     assert followed(looks(1, most=4, after=(4, 3, 1))) and followed(looks(1, most=4, after=(4, 3, 4)))
