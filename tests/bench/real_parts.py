@@ -27,6 +27,12 @@ DEADLINE_S = 120.0
 TWO_CORES = pytest.mark.skipif(
     not {SERVER_CPU, CLIENT_CPU} <= os.sched_getaffinity(0), reason="the server and the client need a core each"
 )
+#: What a load without a page is told.
+HEADLESS = ("--headless", "--only-summary", "--exit-code-on-error", "0")
+
+
+def silent(_text: str) -> None:
+    """Nobody reads what a test tells."""
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
@@ -45,6 +51,11 @@ def rows_of(path: Path, kind: str = "") -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [row for row in load_file(path).rows if kind in ("", row["kind"])]
+
+
+def completions(path: Path, operation: str) -> list[dict[str, Any]]:
+    """The rows of an operation that has ended."""
+    return [row for row in rows_of(path, "operation") if row["f"] == operation and row["type"] != "invoke"]
 
 
 def enqueues(history: Path) -> list[dict[str, Any]]:

@@ -18,11 +18,10 @@ from bench.channels.__main__ import main as subscribe
 from bench.channels.workload import CHANNELS, LONG_MS, ChannelWorkload, of_share
 from engine.models.dsps import clock_ahead
 from engine.testing import EmbeddedServer, free_port
-from tests.bench.real_parts import Page, Processes, rows_of, wait_until
+from tests.bench.real_parts import HEADLESS, Page, Processes, completions, rows_of, wait_until
 from tests.given import Output
 
 MS = 1_000_000
-HEADLESS = ("--headless", "--only-summary", "--exit-code-on-error", "0")
 
 Delivered = dict[tuple[str, str], dict[str, int]]
 
@@ -39,10 +38,6 @@ def publisher(processes: Processes, url: str, history: Path, *arguments: str) ->
 def subscriber(processes: Processes, url: str, history: Path, share: str = "subscriber-1") -> subprocess.Popen[bytes]:
     words = ("--host", url, "--share", share, "--history", str(history))
     return processes.start("bench.channels", "subscribe", *words, log=f"{history.stem}.log")
-
-
-def completions(path: Path, operation: str) -> list[dict[str, Any]]:
-    return [row for row in rows_of(path, "operation") if row["f"] == operation and row["type"] != "invoke"]
 
 
 def subscribed(path: Path) -> int:

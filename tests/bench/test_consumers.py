@@ -9,13 +9,7 @@ import pytest
 
 import engine
 from engine.testing import EmbeddedServer
-from tests.bench.real_parts import Processes, rows_of, schedule_kept, wait_until
-
-HEADLESS = ("--headless", "--only-summary", "--exit-code-on-error", "0")
-
-
-def completions(path: Path, operation: str) -> list[dict[str, Any]]:
-    return [row for row in rows_of(path, "operation") if row["f"] == operation and row["type"] != "invoke"]
+from tests.bench.real_parts import HEADLESS, Processes, completions, rows_of, schedule_kept, wait_until
 
 
 def jobs_with(rows: list[dict[str, Any]], *results: str) -> list[str]:
@@ -42,9 +36,8 @@ def test_a_consumer_beside_producers_works_off_their_jobs(server: EmbeddedServer
     assert any(start < other_start < end for start, end in handled for other_start, _ in handled)
     schedule_kept(producer, seed=3, rate_per_s=60.0)
     # It stopped gracefully: whatever it had and did not finish has been given back or waits for its retry.
-    queue = engine.Queue("bench", url=server.url)
-    assert queue.counts().active == 0
-    queue.close()
+    with engine.Queue("bench", url=server.url) as queue:
+        assert queue.counts().active == 0
     output = processes.output()
     # Runs that the workload wants to fail tell how.
     assert output.count("Traceback") == output.count("bench.handlers.PlannedFailure: ")
@@ -54,10 +47,8 @@ def test_a_consumer_beside_producers_works_off_their_jobs(server: EmbeddedServer
 @pytest.mark.slow
 def test_consumers_alone_and_in_two_processes(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     queue = engine.Queue("bench", url=server.url)
-    locust = processes.locust(
-        *(*HEADLESS, "-u", "2", "--processes", "2", "--host", server.url),
-        *("--consumer-history", str(tmp_path / "consumer-1.jsonl"), "Consumer"),
-    )
+    words = (*HEADLESS, "-u", "2", "--processes", "2", "--host", server.url)
+    locust = processes.locust(*words, "--consumer-history", str(tmp_path / "consumer-1.jsonl"), "Consumer")
     histories = [tmp_path / "consumer-1.jsonl", tmp_path / "consumer-1-p2.jsonl"]
     wait_until(lambda: all(completions(path, "claim") for path in histories), "a claim by each consumer")
     created = [queue.enqueue("email", {"work_ms": 20, "fail_first": 0}).job for _ in range(60)]
@@ -74,10 +65,8 @@ def test_consumers_alone_and_in_two_processes(server: EmbeddedServer, processes:
 @pytest.mark.slow
 def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     history = tmp_path / "consumer-1.jsonl"
-    locust = processes.locust(
-        *(*HEADLESS, "-u", "1", "--host", server.url, "--lease-ms", "2000", "--sweep-ms", "300"),
-        *("--consumer-history", str(history), "Consumer"),
-    )
+    words = (*HEADLESS, "-u", "1", "--host", server.url, "--lease-ms", "2000", "--sweep-ms", "300")
+    locust = processes.locust(*words, "--consumer-history", str(history), "Consumer")
     # Stopped before the sweeps have a connection, nothing would be sent that could be lost.
     wait_until(lambda: completions(history, "claim") and completions(history, "reap"), "a claim and a sweep")
     os.kill(server.pid, signal.SIGSTOP)

@@ -1,11 +1,8 @@
 """`python -m bench guard` at a tiny size: each side runs its own checkout, and only a whole interval counts as slower."""
 
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from bench.commits import NoCommit, unpacked
@@ -13,19 +10,16 @@ from bench.micro.guard import PARTS, compare, outcome
 from bench.micro.place import ROOT, check_cores
 from tests.bench.real_parts import TWO_CORES
 
-pytestmark = TWO_CORES
+pytestmark = [TWO_CORES, pytest.mark.usefixtures("own_cores", "nothing_left")]
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Iterator[Path]:
-    """The files of this checkout at another place. Every process that a test has started is gone after it."""
-    before, cores = set(psutil.Process().children(recursive=True)), os.sched_getaffinity(0)
+def checkout(tmp_path: Path) -> Path:
+    """The files of this checkout at another place."""
     check_cores()
     for folder in ("engine", "lua", "bench"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    yield tmp_path
-    os.sched_setaffinity(0, cores)
-    assert set(psutil.Process().children(recursive=True)) - before == set()
+    return tmp_path
 
 
 @pytest.mark.slow

@@ -1,30 +1,12 @@
 """`python -m bench http` at a tiny size: everybody who waits is woken, each side of an enqueue answers, and no process stays."""
 
-import os
-from collections.abc import Iterator
-
-import psutil
 import pytest
 
 from bench.micro import http_enqueue, http_face, http_wake
-from tests.bench.real_parts import TWO_CORES
+from tests.bench.real_parts import TWO_CORES, silent
 from tests.given import Output, Patch
 
-pytestmark = TWO_CORES
-
-
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """Every process that a test has started is gone after it, and the test's own may use every core."""
-    cores = os.sched_getaffinity(0)
-    before = set(psutil.Process().children(recursive=True))
-    yield
-    os.sched_setaffinity(0, cores)
-    assert set(psutil.Process().children(recursive=True)) - before == set()
-
-
-def silent(_text: str) -> None:
-    """Nobody reads what a test tells."""
+pytestmark = [TWO_CORES, pytest.mark.usefixtures("own_cores", "nothing_left")]
 
 
 @pytest.mark.slow

@@ -158,10 +158,8 @@ def test_by_hand_with_the_page_and_a_server_of_its_own(processes: Processes) -> 
     worker.wait(timeout=120)
     locust.send_signal(signal.SIGTERM)
     assert locust.wait(timeout=120) == 0, processes.output()
-    gone = engine.Queue("bench", url=url)
-    with pytest.raises(engine.EngineError):
+    with engine.Queue("bench", url=url) as gone, pytest.raises(engine.EngineError):
         gone.counts()
-    gone.close()
 
 
 def test_a_bad_value_on_the_page_starts_nothing(server: EmbeddedServer, processes: Processes) -> None:

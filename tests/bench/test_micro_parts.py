@@ -25,16 +25,11 @@ from bench.micro.payload import NAME, PAYLOAD, compact
 from bench.micro.runner import machine_card, one_line
 from engine.redis.scripts import load_model, scripts_folder
 from engine.testing import EmbeddedServer
-from tests.bench.real_parts import TWO_CORES
-from tests.chaos.conftest import nothing_left as nothing_left
+from tests.bench.real_parts import TWO_CORES, silent
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [TWO_CORES, pytest.mark.usefixtures("nothing_left")]
-
-
-def silent(_text: str) -> None:
-    """Nobody reads what a test tells."""
 
 
 def numbers_in(value: Any) -> Iterator[float]:

@@ -1,7 +1,6 @@
 """What a model costs, in the small: every part measures, on a real server, and copies of jobs are jobs."""
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +14,9 @@ from bench.micro.payload import NAME
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import TWO_CORES
 
+pytestmark = pytest.mark.usefixtures("own_cores")
+
 TINY = Size(throughput_jobs=30, life_jobs=30, memory_jobs=200, depths=(20,), barred=50, claims=5, repeat=1)
-
-
-@pytest.fixture(autouse=True)
-def own_cores() -> object:
-    """Give this process its cores back, which the measurements take away."""
-    allowed = os.sched_getaffinity(0)
-    yield
-    os.sched_setaffinity(0, allowed)
 
 
 @TWO_CORES

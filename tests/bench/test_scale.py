@@ -13,13 +13,9 @@ from bench.micro.desk import Desk
 from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
 from engine.ops.looks import Count
 from engine.testing import EmbeddedServer
-from tests.bench.real_parts import TWO_CORES
+from tests.bench.real_parts import TWO_CORES, silent
 
 pytestmark = TWO_CORES
-
-
-def silent(_text: str) -> None:
-    """Nobody reads what a test tells."""
 
 
 @pytest.mark.parametrize("name", scale_states.STATES)

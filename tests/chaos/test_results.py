@@ -14,9 +14,8 @@ from record.recorder import result_crc
 
 @pytest.fixture
 def queue(ironclaim_url: str) -> Iterator[Queue]:
-    queue = Queue("results", url=ironclaim_url)
-    yield queue
-    queue.close()
+    with Queue("results", url=ironclaim_url) as queue:
+        yield queue
 
 
 def work_off(queue: Queue, payloads: dict[str, Any]) -> None:

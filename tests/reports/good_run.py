@@ -44,6 +44,15 @@ def freeze(story: Story) -> None:
     story.finish(zombie, 36.02, effect=36.01, result="stale")
 
 
+def struck(folder: Path, *, witness: str = "ok", again: bool = True) -> Story:
+    """A run with these two faults, and nothing else yet."""
+    story = Story(folder)
+    cast(story)
+    kill(story, witness=witness, again=again)
+    freeze(story)
+    return story
+
+
 def traffic(story: Story, workers: Iterable[str] = ("worker-1", "worker-3", "worker-4"), jobs: int = 12) -> None:
     """Jobs after the last heal, the same number for each worker."""
     for index in range(jobs):

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.reports.conftest import Checked, violations_of
-from tests.reports.good_run import cast, freeze, kill
+from tests.reports.good_run import cast, freeze, kill, struck
 from tests.reports.story import END_S, Story, srv_ms
 
 pytestmark = pytest.mark.slow
@@ -24,10 +24,7 @@ def load(story: Story, every_s: float, workers: dict[str, tuple[float, float]]) 
 
 def test_a_kill_whose_jobs_never_ran_again_and_a_worker_that_rests(tmp_path: Path, checked: Checked, spark: SparkSession) -> None:
     """The kill proves nothing. Rule 33: a worker that never blocks again, while there is waiting work of its class."""
-    story = Story(tmp_path / "run")
-    cast(story)
-    kill(story, again=False)
-    freeze(story)
+    story = struck(tmp_path / "run", again=False)
     load(story, 0.15, {"worker-1": (37.0, 43.0), "worker-3": (37.0, 43.0), "worker-4": (37.0, 37.1)})
     run = story.write()
     assert checked(run, "H2", "J13")["H2"] == ("unknown", "1-worker-kill proves nothing: no job in hand ran elsewhere")
@@ -45,10 +42,7 @@ CLAIMS = {
 @pytest.mark.parametrize("told", CLAIMS)
 def test_a_worker_that_claims_once_and_no_more(tmp_path: Path, checked: Checked, told: str) -> None:
     """Rule 33: a worker that never blocks again, while there is waiting work of its class."""
-    story = Story(tmp_path / "run")
-    cast(story)
-    kill(story)
-    freeze(story)
+    story = struck(tmp_path / "run")
     every_s, span, words = CLAIMS[told]
     load(story, every_s, {"worker-1": (37.0, 43.0), "worker-3": (37.0, 43.0), "worker-4": span})
     assert checked(story.write(), "J13")["J13"] == ("violated" if words else "valid", words)

@@ -7,7 +7,7 @@ import pytest
 
 from reports.checks import CHECKS
 from tests.reports.conftest import Checked, Judge
-from tests.reports.good_run import GENERAL, cast, freeze, healthy, kill, traffic
+from tests.reports.good_run import GENERAL, cast, freeze, healthy, struck, traffic
 from tests.reports.story import HEALED_S, Story, Token
 
 pytestmark = pytest.mark.slow
@@ -81,10 +81,7 @@ def test_snapshots_that_are_partial_or_early_prove_nothing(story: Story, checked
 
 def test_a_fault_that_did_not_bite_makes_the_run_unknown(tmp_path: Path, judged: Judge) -> None:
     """The mutant whose faults do nothing."""
-    story = Story(tmp_path / "run")
-    cast(story)
-    kill(story, witness="missing")
-    freeze(story)
+    story = struck(tmp_path / "run", witness="missing")
     traffic(story, ("worker-1", "worker-2", "worker-3", "worker-4"))
     verdict = judged(story.write())
     assert doubted(verdict) == {"H1", "H2"} and verdict["verdict"] == "unknown"
@@ -125,10 +122,7 @@ def test_a_check_that_crashes_is_unknown_and_no_other_is(tmp_path: Path, judged:
 @pytest.mark.parametrize(("jobs", "verdict"), [(15, "violated"), (5, "unknown")], ids=["with work for all", "with little work"])
 def test_a_worker_that_never_claims_again(tmp_path: Path, checked: Checked, jobs: int, verdict: str) -> None:
     """Rule 33, and rule 32 when there is too little work to tell."""
-    story = Story(tmp_path / "run")
-    cast(story)
-    kill(story)
-    freeze(story)
+    story = struck(tmp_path / "run")
     # After the last heal the others claim that many jobs each.
     traffic(story, ["worker-1", "worker-3"], jobs)
     said = f"worker-4 claimed none of the {2 * jobs} claims after the last heal"
