@@ -1,6 +1,7 @@
 """Histories of workers for tests: rows as the engine's recorder writes them."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 from chaos.faults.base import Wait
 from chaos.watch import Token
+from engine import EngineError
 from record.history import HistoryFile
 
 
@@ -30,6 +32,21 @@ def waiting(poll: Callable[[], object]) -> Wait:
             time.sleep(poll_s)
 
     return wait
+
+
+def again_and_again(over: threading.Event, act: Callable[[], object], every_s: float = 0.0) -> threading.Thread:
+    """A thread that acts until it is over. What the engine refuses or cannot reach is tried again."""
+
+    def run() -> None:
+        while not over.wait(every_s):
+            try:
+                act()
+            except EngineError:
+                over.wait(0.05)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
 
 
 class WorkerHistory:

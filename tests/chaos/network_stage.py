@@ -14,11 +14,11 @@ from chaos.faults.base import Scene
 from chaos.network import Network
 from chaos.processes import Crew, send
 from chaos.watch import Watch
-from engine import EngineError, Handlers, Job, Queue, Worker
+from engine import Handlers, Job, Queue, Worker
 from engine.testing import EmbeddedServer
 from record.history import HistoryFile
 from record.recorder import Recorder
-from tests.chaos.histories import waiting
+from tests.chaos.histories import again_and_again, waiting
 from tests.chaos.test_toxiproxy import program
 
 LEASE_MS, TARGETS = 1_500, "worker-1,producer-1"
@@ -26,27 +26,6 @@ LEASE_MS, TARGETS = 1_500, "worker-1,producer-1"
 
 def planned(name: str) -> plan.PlannedFault:
     return plan.PlannedFault(f"1-{name}", name, TARGETS, 0)
-
-
-class Producer:
-    """Puts a job into the queue every 10 ms, by way of its proxy."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._over.wait(0.01):
-            try:
-                self._queue.enqueue("work", {})
-            except EngineError:
-                continue
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 @dataclass
@@ -81,13 +60,15 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         worker = Worker(connect(network, "worker-1", "worker"), handlers, name="worker-1", lease_ms=LEASE_MS, sweep_ms=300)
         working = threading.Thread(target=worker.run)
         working.start()
-        producer = Producer(connect(network, "producer-1", "producer"))
+        queue, over = connect(network, "producer-1", "producer"), threading.Event()
+        producing = again_and_again(over, lambda: queue.enqueue("work", {}), 0.01)
         crew = Crew(spec.RunSpec(id="stage", seed=1), network.connect, folder, folder, manifest, watch)
         scene = Scene(crew, watch, waiting(watch.poll), send, LEASE_MS, LEASE_MS + 2_000, network)
         assert scene.wait(lambda: watch.finished() > 10, timeout_s=120)
         yield Stage(network, scene, folder)
         network.heal_all()
-        producer.stop()
+        over.set()
+        producing.join()
         worker.stop()
         working.join()
         watch.close()

@@ -19,10 +19,9 @@ from chaos.processes import Crew, send
 from chaos.spec import RunSpec
 from chaos.topology import Setting, make
 from chaos.watch import Watch
-from engine import EngineError
 from record.history import HistoryFile, load_file
 from record.recorder import Recorder
-from tests.chaos.histories import waiting
+from tests.chaos.histories import again_and_again, waiting
 from tests.chaos.network_stage import program
 
 LEASE_MS, TARGET = 3_000, "worker-1"
@@ -31,29 +30,14 @@ LEASE_MS, TARGET = 3_000, "worker-1"
 WORK_MS = 60
 
 
-class Producer:
+def produce(stack: ExitStack, spec: RunSpec, url: str, history: Path, delay_ms: int) -> None:
     """Puts a job into the queue every 15 ms, and writes a history as a producer does."""
-
-    def __init__(self, spec: RunSpec, url: str, history: Path, delay_ms: int) -> None:
-        file = HistoryFile(history / f"{PRODUCER}.jsonl", proc=PRODUCER, role="producer")
-        self._queue = models.queue(spec.model, spec.queue, url=url, observer=Recorder(file, queue=spec.queue))
-        self._payload = models.carried(spec.model).payload({"index": 0, "work_ms": WORK_MS, "fail_first": 0, "pad": ""})
-        self._delay_ms = delay_ms
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._over.wait(0.015):
-            try:
-                self._queue.enqueue("email", self._payload, delay_ms=self._delay_ms)
-            except EngineError:
-                continue
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join()
-        self._queue.close()
+    file, over = HistoryFile(history / f"{PRODUCER}.jsonl", proc=PRODUCER, role="producer"), threading.Event()
+    queue = models.queue(spec.model, spec.queue, url=url, observer=Recorder(file, queue=spec.queue))
+    stack.callback(queue.close)
+    payload = models.carried(spec.model).payload({"index": 0, "work_ms": WORK_MS, "fail_first": 0, "pad": ""})
+    thread = again_and_again(over, lambda: queue.enqueue("email", payload, delay_ms=delay_ms), 0.015)
+    stack.callback(lambda: (over.set(), thread.join()))
 
 
 @dataclass
@@ -132,6 +116,6 @@ def stage(
         for name in (TARGET, "worker-2"):
             crew.start_worker(name)
         watch.follow(PRODUCER)
-        stack.callback(Producer(spec, servers.url, history, delay_ms).stop)
+        produce(stack, spec, servers.url, history, delay_ms)
         assert scene.wait(lambda: all(watch.view(name).started for name in (TARGET, "worker-2")), timeout_s=120)
         yield Stage(scene, folder)

@@ -21,10 +21,10 @@ from chaos.network import Network
 from chaos.plan import SERVERS, PlannedFault
 from chaos.processes import Child, send
 from chaos.topology import Durable, Setting
-from engine import Channel, EngineError, models
+from engine import Channel, models
 from engine.testing import start_guarded
 from record import channels, history
-from tests.chaos.histories import waiting
+from tests.chaos.histories import again_and_again, waiting
 from tests.chaos.test_toxiproxy import program
 
 CHANNEL, SUBSCRIBER = "orders", "reader"
@@ -47,35 +47,14 @@ def planned(name: str, delay_ms: int = 0) -> PlannedFault:
     return PlannedFault(f"1-{name}", name, SERVERS if name.startswith(("server", "snapshot")) else TARGETS, delay_ms)
 
 
-def again_and_again(over: threading.Event, act: Callable[[], object]) -> threading.Thread:
-    """A thread that acts until it is over. What the engine refuses or cannot reach is tried again."""
-
-    def run() -> None:
-        while not over.is_set():
-            try:
-                act()
-            except EngineError:
-                over.wait(0.05)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
-
-
 def open_channel(url: str, folder: Path, proc: str) -> Channel:
     file = history.HistoryFile(folder / f"{proc}.jsonl", proc=proc, role=proc.partition("-")[0])
     return Channel(CHANNEL, models.Dsps(), url=url, observer=channels.ChannelRecorder(file, channel=CHANNEL))
 
 
-def publish(channel: Channel, over: threading.Event) -> Callable[[], object]:
-    numbers = iter(range(10**9))
-
-    def act() -> None:
-        number = next(numbers)
-        channel.publish(f"m{number}", {"number": number})
-        over.wait(0.01)
-
-    return act
+def publish(channel: Channel) -> Callable[[], object]:
+    messages = ((f"m{number}", {"number": number}) for number in range(10**9))
+    return lambda: channel.publish(*next(messages))
 
 
 def read(channel: Channel) -> Callable[[], object]:
@@ -110,7 +89,7 @@ def make_stage(folder: Path) -> Iterator[Stage]:
         publisher = stack.enter_context(open_channel(network.connect(PUBLISHER_PROC), folder, PUBLISHER_PROC))
         subscriber = stack.enter_context(open_channel(network.connect(SUBSCRIBER_PROC), folder, SUBSCRIBER_PROC))
         subscriber.subscribe(SUBSCRIBER)
-        threads = [again_and_again(over, publish(publisher, over)), again_and_again(over, read(subscriber))]
+        threads = [again_and_again(over, publish(publisher), 0.01), again_and_again(over, read(subscriber))]
         stack.callback(lambda: [thread.join() for thread in threads])
         stack.callback(over.set)
         stack.callback(network.heal_all)
