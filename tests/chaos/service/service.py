@@ -4,6 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from chaos.service.crew import ServiceCrew
+from chaos.service.file import ServiceFile
+from chaos.service.spec import ServiceSpec
+from chaos.watch import Watch
+from record.history import HistoryFile
+
 #: Every job is a row; `{effects}` is what its `effects` does.
 MODULE = """
 import os
@@ -52,6 +58,18 @@ def written(folder: Path, more: str = "pass", effects: str = "return each()", ms
     file = folder / "chaos.toml"
     file.write_text("".join(f"{name} = {value}\n" for name, value in given.items() if value) + ENVIRONMENT)
     return file
+
+
+def crew_of(folder: Path, service: ServiceFile) -> ServiceCrew:
+    """The crew of a service, which has started nobody."""
+    history, logs = folder / "history", folder / "logs"
+    for made in (history, logs):
+        made.mkdir()
+    manifest = HistoryFile(history / "manifest.jsonl", proc="manifest", role="harness")
+    spec = ServiceSpec(id="run", seed=1, queue="shop")
+    crew = ServiceCrew(spec, lambda name: f"redis://{name}:1", history, logs, manifest, Watch(history))
+    crew.service = service
+    return crew
 
 
 def asked(*words: object, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:

@@ -9,9 +9,8 @@ import pytest
 from chaos import errors, plan
 from chaos.service.crew import STILLBORN_MAX, ServiceCrew
 from chaos.service.file import read
-from chaos.service.spec import ServiceSpec
-from chaos.watch import Watch
-from record.history import HistoryFile, load_file
+from record.history import load_file
+from tests.chaos.service.service import crew_of
 from tests.engine.helpers.waiting import wait_until
 
 SLEEPS = "sleep 60"
@@ -28,14 +27,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
         file = tmp_path / "chaos.toml"
         listed = ", ".join(f"'''{words}'''" for words in workers)
         file.write_text(f'queue = "shop:queue"\nload = "shop:load"\nrate = 1\nworkers = [{listed}]\n{more}')
-        (tmp_path / "history").mkdir()
-        (tmp_path / "logs").mkdir()
-        manifest = HistoryFile(tmp_path / "history" / "manifest.jsonl", proc="manifest", role="harness")
-        spec, watch = ServiceSpec(id="run", seed=1, queue="shop"), Watch(tmp_path / "history")
-        found = ServiceCrew(spec, lambda name: f"redis://{name}:1", tmp_path / "history", tmp_path / "logs", manifest, watch)
-        found.service = read(file)
-        made.append(found)
-        return found
+        made.append(crew_of(tmp_path, read(file)))
+        return made[-1]
 
     yield crew
     for one in made:

@@ -7,15 +7,13 @@ from urllib.parse import quote
 import pytest
 
 from chaos import errors, processes
-from chaos.service.crew import ServiceCrew
 from chaos.service.file import ServiceFile, read
 from chaos.service.known import resolved
 from chaos.service.secrets import LENGTH_LEAST, secrets_of
-from chaos.service.spec import ServiceSpec
-from chaos.watch import Watch
 from engine import Handlers, Queue, Worker
 from record.history import HistoryFile
 from record.recorder import Recorder
+from tests.chaos.service.service import crew_of
 from tests.engine.helpers.marks import DSN, MARK, URL
 
 TOKEN = f"{MARK}/ü '\"\n{MARK}-2"
@@ -93,20 +91,10 @@ def test_no_line_about_a_wrong_file_has_a_secret(tmp_path: Path) -> None:
     assert refused > 0.8 * len(names) * len(MISTAKES)
 
 
-def a_crew(folder: Path, service: ServiceFile) -> ServiceCrew:
-    for name in ("history", "logs"):
-        (folder / name).mkdir()
-    manifest = HistoryFile(folder / "history" / "manifest.jsonl", proc="manifest", role="harness")
-    spec, watch = ServiceSpec(id="run", seed=1, queue="shop"), Watch(folder / "history")
-    made = ServiceCrew(spec, lambda name: "redis://h:1", folder / "history", folder / "logs", manifest, watch)
-    made.service = service
-    return made
-
-
 def test_no_word_of_a_process_that_ends_has_a_secret_and_its_log_has_none_afterwards(tmp_path: Path) -> None:
     words = f"sh -c 'echo \"$LINES\"; echo $BANK; echo {URL}; echo it ended with $TOKEN; exit 3'"
     service = read(written(tmp_path, workers=f"['''{words}''']"))
-    crew = a_crew(tmp_path, service)
+    crew = crew_of(tmp_path, service)
     child = crew.start_worker("worker-1")
     child.process.wait(120)
     assert crew.unplanned_exits() == [child]
