@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from reports.cluster import cluster
 from reports.command import main
 from reports.errors import JudgeError
 from reports.session import by_place, chosen_conf, chosen_master
+from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,15 +37,8 @@ def command(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         proc.wait()
 
 
-def wait_until_gone(pids: list[int], timeout_s: float = 300.0) -> None:
-    """Wait until none of the processes is there any more; zombies of other parents count as gone."""
-    deadline_s = time.monotonic() + timeout_s
-    while left := [pid for pid in pids if alive(pid)]:
-        assert time.monotonic() < deadline_s, f"still there: {left}"
-        time.sleep(0.1)
-
-
 def alive(pid: int) -> bool:
+    """A zombie of another parent is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -80,7 +73,7 @@ def test_nothing_of_a_cluster_outlives_its_command(number: signal.Signals) -> No
         assert len(started) >= 2
         os.kill(process.pid, number)
         assert process.wait(300) == (0 if number == signal.SIGTERM else -number)
-        wait_until_gone(started)
+        wait_until(lambda: not any(map(alive, started)), f"the end of {started}", 300)
 
 
 @pytest.mark.slow

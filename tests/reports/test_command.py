@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socketserver
 import subprocess
@@ -121,11 +122,6 @@ def history(run: Path, spoil: Callable[[Path], object]) -> None:
         spoil(file)
 
 
-def no_history(run: Path) -> None:
-    history(run, Path.unlink)
-    (run / "history").rmdir()
-
-
 def newer_schema(run: Path) -> None:
     file = run / "history" / "worker-1.jsonl"
     file.write_text(file.read_text().replace(f'"v":{SCHEMA_VERSION}', f'"v":{SCHEMA_VERSION + 1}', 1))
@@ -136,7 +132,7 @@ UNJUDGED: dict[str, tuple[Callable[[Path], object], str]] = {
     "broken spec": (lambda run: (run / "spec.json").write_text("{"), "spec.json of run is not JSON"),
     "deep spec": (lambda run: (run / "spec.json").write_text("[" * 100_000), "spec.json of run is not JSON"),
     "folder": (lambda run: (run / "history/x.jsonl").mkdir(), "history file x.jsonl of run is not a file"),
-    "no history": (no_history, "run has no history folder"),
+    "no history": (lambda run: shutil.rmtree(run / "history"), "run has no history folder"),
     "deleted history": (lambda run: history(run, Path.unlink), "the history of run is empty"),
     "empty history": (lambda run: history(run, lambda file: file.write_text("")), "the history of run is empty"),
     "newer schema": (newer_schema, f"schema version {SCHEMA_VERSION + 1}, this judge reads up to {SCHEMA_VERSION}"),

@@ -66,28 +66,29 @@ def read(channel: Channel) -> Callable[[], object]:
     return act
 
 
-def make_stage(folder: Path) -> Iterator[Stage]:
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
     """Everything at work, and gone afterwards."""
-    watch, over = ChannelWatch(folder), threading.Event()
-    (folder / "logs").mkdir()
+    watch, over = ChannelWatch(tmp_path), threading.Event()
+    (tmp_path / "logs").mkdir()
 
     with ExitStack() as stack:
-        manifest = history.HistoryFile(folder / "manifest.jsonl", proc="manifest", role="harness")
-        harness = history.HistoryFile(folder / "harness.jsonl", proc="harness", role="harness")
-        servers = stack.enter_context(Durable(Setting(folder / "logs" / "server.log")))
-        network = stack.enter_context(Network(servers.url, program=program(), log=folder / "logs" / "toxiproxy.log"))
+        manifest = history.HistoryFile(tmp_path / "manifest.jsonl", proc="manifest", role="harness")
+        harness = history.HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
+        servers = stack.enter_context(Durable(Setting(tmp_path / "logs" / "server.log")))
+        network = stack.enter_context(Network(servers.url, program=program(), log=tmp_path / "logs" / "toxiproxy.log"))
         keyspace = Keyspace(servers.url, [SpecChannel(CHANNEL, "one", (SUBSCRIBER,), (), 1, 1_800_000)])
         stack.callback(keyspace.close)
-        crew = ChannelCrew(ChannelSpec("stage", 1), network.connect, folder, folder / "logs", manifest, watch)
+        crew = ChannelCrew(ChannelSpec("stage", 1), network.connect, tmp_path, tmp_path / "logs", manifest, watch)
         for name in (PUBLISHER_PROC, SUBSCRIBER_PROC):
             watch.follow(name)
             # Stands for a process: who talks to the server is a thread of this one.
             sleeper = start_guarded([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL)
-            crew.children[name] = Child(name, name.partition("-")[0], sleeper, folder / "log")
+            crew.children[name] = Child(name, name.partition("-")[0], sleeper, tmp_path / "log")
             stack.callback(sleeper.wait)
             stack.callback(sleeper.kill)
-        publisher = stack.enter_context(open_channel(network.connect(PUBLISHER_PROC), folder, PUBLISHER_PROC))
-        subscriber = stack.enter_context(open_channel(network.connect(SUBSCRIBER_PROC), folder, SUBSCRIBER_PROC))
+        publisher = stack.enter_context(open_channel(network.connect(PUBLISHER_PROC), tmp_path, PUBLISHER_PROC))
+        subscriber = stack.enter_context(open_channel(network.connect(SUBSCRIBER_PROC), tmp_path, SUBSCRIBER_PROC))
         subscriber.subscribe(SUBSCRIBER)
         threads = [again_and_again(over, publish(publisher), 0.01), again_and_again(over, read(subscriber))]
         stack.callback(lambda: [thread.join() for thread in threads])
@@ -97,10 +98,5 @@ def make_stage(folder: Path) -> Iterator[Stage]:
         servers_of = {"network": network, "servers": servers, "keyspace": keyspace, "harness": harness}
         scene = ChannelScene(crew=crew, watch=watch, wait=waiting(watch.poll), signal=send, **times, **servers_of)
         assert scene.wait(lambda: watch.finished() > 10, timeout_s=120)
-        yield Stage(scene, folder)
+        yield Stage(scene, tmp_path)
         watch.close()
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    yield from make_stage(tmp_path)
