@@ -74,6 +74,8 @@ def test_the_objectives_of_the_run_are_its_objectives_again(tmp_path: Path) -> N
     assert replay.read(folder).scenario(plan.faults).objectives == folder / "slo.toml"
 
 
+QUAKE = {"fault": "1-earthquake", "name": "earthquake", "target": "servers", "delay_ms": 0}
+LATE = {"fault": "1-net-down", "name": "net-down", "target": "worker-1", "delay_ms": 0, "during": "0-net-down"}
 NOT_REPEATED = [
     ({"schema": 2}, "spec.json of run has schema 2: only schema 1 can be repeated"),
     ({"scenario": "soak"}, "spec.json of run has scenario 'soak' and model 'lanes': only drills of jobs"),
@@ -83,14 +85,8 @@ NOT_REPEATED = [
     ({"pace": {"rest_ms": 1}}, "spec.json of run cannot be repeated: .*rest_ms"),
     ({"plan": [{"fault": "1-x"}]}, "spec.json of run cannot be repeated: .*missing"),
     ({"lease_ms": 1}, "lease_ms is 1: it must be a whole number from 1000 to 60000"),
-    (
-        {"plan": [{"fault": "1-earthquake", "name": "earthquake", "target": "servers", "delay_ms": 0}]},
-        "fault 'earthquake' of the plan does not exist; those of this load are worker-kill, ",
-    ),
-    (
-        {"plan": [{"fault": "1-net-down", "name": "net-down", "target": "worker-1", "delay_ms": 0, "during": "0-net-down"}]},
-        "fault '1-net-down' of the plan comes during '0-net-down', which is not before it in the plan",
-    ),
+    ({"plan": [QUAKE]}, "fault 'earthquake' of the plan does not exist; those of this load are worker-kill, "),
+    ({"plan": [LATE]}, "fault '1-net-down' of the plan comes during '0-net-down', which is not before it in the plan"),
 ]
 
 

@@ -252,10 +252,7 @@ CLIENT = "import sys; sys.path.insert(0, 'clients/python'); import ironclaim_cli
 #: A program, what it loads, and what it must not load, also not by way of a third module.
 FRESH: dict[str, tuple[str, str, set[str]]] = {
     "the engine is light": ("import engine", "engine", {*HEAVY, "redis", "croniter"}),
-    "the client over HTTP has nothing of the engine": (
-        *(CLIENT, "ironclaim_client.synchronous.client"),
-        {*HARNESS, "engine", "redis", "croniter", "requests"},
-    ),
+    "the client": (CLIENT, "ironclaim_client.synchronous.client", {*HARNESS, "engine", "redis", "croniter", "requests"}),
     "using the engine needs no harness": ("from engine import Handlers, Queue, Worker", "redis", HEAVY | HARNESS),
     "decisions are pure": (all_of("worker/machine"), "engine.worker.machine", {*EXECUTION, *OF_USERS, "redis", *DRIVERS}),
     "drivers know nothing of jobs": (all_of("redis"), "engine.redis", {*OF_USERS, "engine.worker", "engine.models"}),

@@ -145,6 +145,8 @@ def limited(shop: Shop) -> bool:
     return (limit.rate, limit.per_ms) == (10, 1_000) if limit.rate else limit.concurrency == 2
 
 
+FIRST = [f'send.with_options({option}).enqueue("ada")' for option in ("priority=9", "priority=10", "lifo=True")]
+HOOKS = ("@queue.handlers.hooks.on_start", "@queue.handlers.hooks.around")
 CHECKS: dict[str, Check] = {
     'send.enqueue("ada")': sent,
     'queue.enqueue("send", {"to": "ada"})': sent,
@@ -154,10 +156,7 @@ CHECKS: dict[str, Check] = {
         shop.only("delayed").payload == {"to": "ada"} and shop.run().finished == 2 and shop.later_ms() == 60_000
     ),
     'send.with_options(run_at_ms=datetime(2200, 1, 1, tzinfo=UTC)).enqueue("ada")': lambda shop: shop.only("delayed"),
-    **dict.fromkeys(
-        (f'send.with_options({option}).enqueue("ada")' for option in ("priority=9", "priority=10", "lifo=True")),
-        lambda shop: shop.jobs()[0].payload == {"to": "ada"} and len(shop.jobs()) == 2,
-    ),
+    **dict.fromkeys(FIRST, lambda shop: shop.jobs()[0].payload == {"to": "ada"} and len(shop.jobs()) == 2),
     'send.with_options(expires_ms=60_000).enqueue("ada")': expires,
     **dict.fromkeys(("@queue.job(attempts=5, retry_on=[OSError])", "@queue.job(attempts=5)"), dies_after(5, 4_000)),
     "@queue.job(attempts=1)": dies_after(1, 0),
@@ -190,10 +189,7 @@ CHECKS: dict[str, Check] = {
     "queue.dead.list()": lambda shop: [dead.id for dead in shop.got] == ["known"],
     "queue.dead.requeue(id)": lambda shop: shop.got.done and shop.run().finished == 1,
     "queue.dead.requeue_all()": lambda shop: shop.got == 1 and shop.run().finished == 1,
-    **dict.fromkeys(
-        ("@queue.handlers.hooks.on_start", "@queue.handlers.hooks.around"),
-        lambda shop: shop.run().finished == 1 and shop.names["calls"] != [],
-    ),
+    **dict.fromkeys(HOOKS, lambda shop: shop.run().finished == 1 and shop.names["calls"] != []),
     "ironclaim worker shop:queue": lambda shop: shop.got == 0 and shop.queue.counts().finished == 1,
     'send.with_options(id="m-7").enqueue("ada")': named,
     'send.with_options(needs=[id]).enqueue("ada")': lambda shop: shop.only("blocked") and shop.run().finished == 2,

@@ -103,17 +103,14 @@ KINDS = (*h2_coverage.WANTED, *h2_coverage.REFUSED, *h2_coverage.CUT, *h2_covera
 FREEZE = stages("1-worker-freeze", "worker-1", 10, 15, 20, 21)
 NEVER = Snapshot(1, 0, {})
 ODD = (Stage("1-worker-kill", "worker-kill", "witness", "worker-3", False, "", 1), *stages("7-x", "nobody,servers", 5))
+OLD = {"all features": FULL, "channels": CHANNELS}
 RUNS: dict[str, Run] = {
     "sound": SOUND,
     "nothing": Run(spec={}, files={}),
     "all features": FULL,
     **{f"only {name}": told(SOUND, **{name: value}) for name, value in FEATURES.items()},
     "no feature": told(SOUND, limits=[{"name": "a"}], pickup_bound_ms=0, results=False, direct=None, retries_by_policy=False),
-    **{
-        f"{kind} of version {version}": every_file(run, version_max=version)
-        for version in (6, 7, 8)
-        for kind, run in (("all features", FULL), ("channels", CHANNELS))
-    },
+    **{f"{kind} of version {version}": every_file(OLD[kind], version_max=version) for version in (6, 7, 8) for kind in OLD},
     "idle": every_file(SOUND, operations=0),
     **{f"nothing {flag}": filed(SOUND, "worker-1", **{flag: False}) for flag in ("leased", "finished")},
     "nothing created": filed(SOUND, "producer-1", created=False),
