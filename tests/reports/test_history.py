@@ -122,10 +122,7 @@ HOLES: dict[str, tuple[Spoil, str]] = {
     "lines over their neighbours": (left(lambda of: [*of[:5], *[of[6]] * 3, *of[8:]]), f"{OF_W1} has"),
     "operation without a type": (changed(5, type=None), f"{OF_W1} has 1 operation rows without f, op or a known type"),
     "no boot": (changed(0, boot_id=None), f"{OF_W1} has 1 open rows without a boot id"),
-    "snapshot without a time": (
-        changed(-2, "harness.jsonl", srv_us=None),
-        "harness.jsonl has 1 final rows without the server's time",
-    ),
+    "timeless snapshot": (changed(-2, "harness.jsonl", srv_us=None), "harness.jsonl has 1 final rows without the server's time"),
     "another era": (changed(1, replid="era-2"), "the server had 2 eras, and no fault of it was planned"),
     "another lease": (changed('"claim"', lease_ms=60_000), "claims asked for a lease of 60000 ms, the spec says 9000 ms"),
     "other workers": (spec_with(workers=8), "3 workers were started before the first enqueue, the spec says 8"),
