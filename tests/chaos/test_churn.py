@@ -12,10 +12,10 @@ from chaos import cli, progress
 from chaos.churn import LEAKING, STEADY, Churned, Memory, churned, rounds_of
 from chaos.interrupts import Interrupts
 
+PARTS = [(10_000, 1_000, 10), (1_000_000, 50_000, 20), (1_000_001, 50_000, 21), (10_000_000, 50_000, 200)]
 
-@pytest.mark.parametrize(
-    ("jobs", "each", "count"), [(10_000, 1_000, 10), (1_000_000, 50_000, 20), (1_000_001, 50_000, 21), (10_000_000, 50_000, 200)]
-)
+
+@pytest.mark.parametrize(("jobs", "each", "count"), PARTS)
 def test_all_jobs_are_in_rounds_of_which_there_are_ten_at_least(jobs: int, each: int, count: int) -> None:
     found = rounds_of(jobs)
     assert sum(found) == jobs and len(found) == count and max(found) == found[0] == each

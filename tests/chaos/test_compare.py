@@ -73,9 +73,10 @@ def test_without_time_nothing_is_begun(arguments: argparse.Namespace, tmp_path: 
     assert found["trouble"] == ["there was no time for it"] and found["costs"] is None
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "code"), [(("valid", "valid"), 0), (("valid", "unknown"), 2), (("unknown", "violated"), 1), (("valid", None), 2)]
-)
+WORST = [(("valid", "valid"), 0), (("valid", "unknown"), 2), (("unknown", "violated"), 1), (("valid", None), 2)]
+
+
+@pytest.mark.parametrize(("verdicts", "code"), WORST)
 def test_the_worst_verdict_is_the_exit_code(verdicts: tuple[str | None, ...], code: int) -> None:
     assert worst([{"verdict": word and {"verdict": word}, "costs": {}} for word in verdicts]) == code
     assert worst([{"verdict": {"verdict": "valid"}, "costs": None}]) == 2

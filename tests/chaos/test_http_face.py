@@ -83,10 +83,10 @@ def test_a_replay_is_over_http_again(tmp_path: Path) -> None:
     drill.folder.release()
 
 
-@pytest.mark.parametrize(
-    ("checkout", "told"),
-    [(True, "`make setup` installs"), (False, r"pip install 'ironclaim_harness-.*\[http\]' ironclaim_client-")],
-)
+PLACES = [(True, "`make setup` installs"), (False, r"pip install 'ironclaim_harness-.*\[http\]' ironclaim_client-")]
+
+
+@pytest.mark.parametrize(("checkout", "told"), PLACES)
 def test_missing_packages_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkout: bool, told: str) -> None:
     drill, plan = made_drill(tmp_path, 1)
     scenario = replay.read(drill.folder.path).scenario(plan.faults)

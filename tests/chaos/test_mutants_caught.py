@@ -28,9 +28,10 @@ def drill_of(name: str, folder: Path) -> Path:
     return made.folder.path
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == SOON else pytest.mark.nightly) for name in sorted(PLANTED)]
-)
+NAMES = [pytest.param(name, marks=pytest.mark.slow if name == SOON else pytest.mark.nightly) for name in sorted(PLANTED)]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_mutant_is_caught_by_the_check_that_is_named_for_it(name: str, spark: SparkSession, tmp_path: Path) -> None:
     mutant = PLANTED[name].mutant
     _, verdict = drilled(partial(drill_of, name), lambda run: run, tmp_path, spark, mutant.verdict)

@@ -69,9 +69,10 @@ def test_the_clean_engine_breaks_no_invariant_elsewhere(game: Game, wire: Wire) 
     assert_clean(stage_of(game, wire), game, *episodes)
 
 
-@pytest.mark.parametrize(
-    "game", [pytest.param(game, marks=[] if game.name in ("bull", "dsps") else pytest.mark.slow, id=game.name) for game in OTHERS]
-)
+PLAYED = [pytest.param(game, marks=[] if game.name in ("bull", "dsps") else pytest.mark.slow, id=game.name) for game in OTHERS]
+
+
+@pytest.mark.parametrize("game", PLAYED)
 def test_a_seed_replays_to_the_byte(game: Game, wire: Wire) -> None:
     stage, profile = stage_of(game, wire), game.profile("clock")
     first = stage.play(stage.plan(11, profile))

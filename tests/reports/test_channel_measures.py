@@ -112,10 +112,10 @@ def test_clocks_of_the_judge_are_those_of_the_engine() -> None:
     assert [past_wrap(one) for one in (CLOCK_MAX - 1, CLOCK_MAX, -CLOCK_MAX, -CLOCK_MAX + 1)] == [-1, 0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("start", "lowest", "highest", "crossed"),
-    [(-3, -3, -1, False), (-3, -2, 2, True), (-1, 1, 5, True), (4, 5, 9, False), (4, -1, 3, True), (past_wrap(0), 1, 2, False)],
-)
+ERAS = [(-3, -3, -1, False), (-3, -2, 2, True), (-1, 1, 5, True), (4, 5, 9, False), (4, -1, 3, True), (past_wrap(0), 1, 2, False)]
+
+
+@pytest.mark.parametrize(("start", "lowest", "highest", "crossed"), ERAS)
 def test_an_era_crosses_when_it_began_before_the_wrap(start: int, lowest: int, highest: int, crossed: bool) -> None:
     """Its first answer may lie beyond the wrap; one that goes back before the wrap crosses it once more."""
     row: Any = {"channel": "one", "era": 1, "first_ns": 5, "lowest": lowest, "highest": highest}

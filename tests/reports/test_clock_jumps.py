@@ -98,9 +98,10 @@ def test_a_renewal_keeps_the_end_that_a_lease_had_before_the_clock_went_back(sto
     assert rows_of(story.write(), "J21") == {"longer": too_long, "claimed-for-longer": too_long}
 
 
-@pytest.mark.parametrize(
-    ("jobs", "jump_ms"), [({"kept": 39.0}, 1_000_000), ({"before": 39.0, "after": 47.0}, 3_600_000)], ids=["older", "gone"]
-)
+OLDER = [({"kept": 39.0}, 1_000_000), ({"before": 39.0, "after": 47.0}, 3_600_000)]
+
+
+@pytest.mark.parametrize(("jobs", "jump_ms"), OLDER, ids=["older", "gone"])
 def test_a_result_is_older_by_the_jump(story: Story, checked: Checked, jobs: dict[str, float], jump_ms: int) -> None:
     """It is kept for half an hour at least, and may be gone where the clock has jumped over its time."""
     story.spec["results"] = True

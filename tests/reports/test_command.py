@@ -179,30 +179,29 @@ def test_what_an_older_judge_left_goes_first(run: Path, command: Command, monkey
     assert command(run)[0] == 2
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"schema": 99}, "schema is 99, this judge reads 1"),
-        ({"lease_ms": "9000"}, 'lease_ms is "9000", it must be a whole number above 0'),
-        ({"sweep_ms": True}, "sweep_ms is true, it must be a whole number above 0"),
-        ({"workers": 0}, "workers is 0, it must be a whole number above 0"),
-        ({"recovery_bound_ms": 11_001}, "recovery_bound_ms is 11001, it must be at most 11000"),
-        ({"liveness_ms": 10_999}, "liveness_ms is 10999, it must be at least 11000"),
-        ({"plan": None}, "plan is null, it must be a list, empty when no fault was planned"),
-        ({"plan": [{"fault": "1", "name": 2}]}, "plan[0] has no name, it must be a text; plan[0] has no target"),
-        ({"plan": ["kill"]}, "plan[0] has no fault, it must be a text"),
-        ({"harness_errors": "none"}, 'harness_errors is "none", it must be a list'),
-        ({"direct": "worker-1"}, 'direct is "worker-1", it must be a list of names, or null where nobody has looked'),
-        ({"direct": [1]}, "direct is [1], it must be a list of names, or null where nobody has looked"),
-        ({"delayed_p99_ms": "100"}, 'delayed_p99_ms is "100", it must be a whole number, 0 = none'),
-        ({"delayed_p99_ms": -1}, "delayed_p99_ms is -1, it must be a whole number, 0 = none"),
-        ({"pickup_bound_ms": 0.5}, "pickup_bound_ms is 0.5, it must be a whole number, 0 = none"),
-        ({"pickup_bound_ms": 2000, "concurrency": 0}, "concurrency is 0, with pickup_bound_ms it must be a whole number above 0"),
-        ({"early_ms": 3}, "early_ms is 3, it must be a whole number from 0 to 2"),
-        ({"ended_utc": None}, "ended_utc is null: the harness did not end the run"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
+CHANGES = [
+    ({"schema": 99}, "schema is 99, this judge reads 1"),
+    ({"lease_ms": "9000"}, 'lease_ms is "9000", it must be a whole number above 0'),
+    ({"sweep_ms": True}, "sweep_ms is true, it must be a whole number above 0"),
+    ({"workers": 0}, "workers is 0, it must be a whole number above 0"),
+    ({"recovery_bound_ms": 11_001}, "recovery_bound_ms is 11001, it must be at most 11000"),
+    ({"liveness_ms": 10_999}, "liveness_ms is 10999, it must be at least 11000"),
+    ({"plan": None}, "plan is null, it must be a list, empty when no fault was planned"),
+    ({"plan": [{"fault": "1", "name": 2}]}, "plan[0] has no name, it must be a text; plan[0] has no target"),
+    ({"plan": ["kill"]}, "plan[0] has no fault, it must be a text"),
+    ({"harness_errors": "none"}, 'harness_errors is "none", it must be a list'),
+    ({"direct": "worker-1"}, 'direct is "worker-1", it must be a list of names, or null where nobody has looked'),
+    ({"direct": [1]}, "direct is [1], it must be a list of names, or null where nobody has looked"),
+    ({"delayed_p99_ms": "100"}, 'delayed_p99_ms is "100", it must be a whole number, 0 = none'),
+    ({"delayed_p99_ms": -1}, "delayed_p99_ms is -1, it must be a whole number, 0 = none"),
+    ({"pickup_bound_ms": 0.5}, "pickup_bound_ms is 0.5, it must be a whole number, 0 = none"),
+    ({"pickup_bound_ms": 2000, "concurrency": 0}, "concurrency is 0, with pickup_bound_ms it must be a whole number above 0"),
+    ({"early_ms": 3}, "early_ms is 3, it must be a whole number from 0 to 2"),
+    ({"ended_utc": None}, "ended_utc is null: the harness did not end the run"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), CHANGES, ids=lambda value: next(iter(value)) if isinstance(value, dict) else "")
 def test_a_spec_that_no_harness_writes_is_one_clear_line(tmp_path: Path, change: dict[str, object], words: str) -> None:
     (tmp_path / "spec.json").write_text(json.dumps({**story.SPEC, **change}))
     with pytest.raises(JudgeError, match=re.escape(words)) as refused:

@@ -45,9 +45,10 @@ def worker(**facts: Any) -> dict[str, dict[str, Any]]:
     return {"worker-2": facts}
 
 
-@pytest.mark.parametrize(
-    ("name", "call"), [("worker-freeze", ("finish stale", 20.1, 20.2)), ("net-latency", ("extend ok", 10.1, 19.9))]
-)
+CALLS = [("worker-freeze", ("finish stale", 20.1, 20.2)), ("net-latency", ("extend ok", 10.1, 19.9))]
+
+
+@pytest.mark.parametrize(("name", "call"), CALLS)
 def test_one_call_in_its_window_is_enough(name: str, call: tuple[str, float, float]) -> None:
     assert doubts(run_with(name, worker(**observed_calls(call)))) == []
 

@@ -181,9 +181,10 @@ def test_a_history_without_operations_is_in_doubt(run: Path, spark: SparkSession
     assert "the history holds no operation" in doubts(collect_facts(spark, run))
 
 
-@pytest.mark.parametrize(
-    ("content", "tail"), [(b"", b""), (b"a\nb\n", b""), (b"a\nb", b"b"), (b"a", b"a"), (b"\n" + b"x" * 200_000, b"x" * 200_000)]
-)
+TAILS = [(b"", b""), (b"a\nb\n", b""), (b"a\nb", b"b"), (b"a", b"a"), (b"\n" + b"x" * 200_000, b"x" * 200_000)]
+
+
+@pytest.mark.parametrize(("content", "tail"), TAILS)
 def test_the_tail_is_what_follows_the_last_newline(tmp_path: Path, content: bytes, tail: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)

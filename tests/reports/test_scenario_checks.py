@@ -287,10 +287,10 @@ def test_a_run_is_judged_by_what_happened_in_it(case: str, story: Story, checked
     assert found == verdict and fnmatchcase(reason, why), reason
 
 
-@pytest.mark.parametrize(
-    ("check", "why"),
-    [("J15", "beat ticked 0 times"), ("J17", "every job needed no other"), ("J18", "every worker was asked for nothing")],
-)
+NOTHING = [("J15", "beat ticked 0 times"), ("J17", "every job needed no other"), ("J18", "every worker was asked for nothing")]
+
+
+@pytest.mark.parametrize(("check", "why"), NOTHING)
 def test_a_scenario_of_which_nothing_happened_proves_nothing(story: Story, check: str, why: str, checked: Checked) -> None:
     assert checked(story.write(), check) == {check: ("unknown", why)}
 

@@ -37,9 +37,10 @@ def test_the_smallest_p_is_that_of_sides_that_do_not_overlap() -> None:
     assert [repetitions_needed(metrics) for metrics in (1, 6, 7, 23, 24)] == [4, 5, 6, 6, 7]
 
 
-@pytest.mark.parametrize(
-    ("a", "b"), [([1, 2, 2], [2, 3, 3, 4]), ([1, 1, 1, 1], [1, 1, 1]), ([1, 1, 5, 9], [1, 5, 5, 7, 9]), ([3.5], [1.0, 2.0, 9.0])]
-)
+SAMPLES = [([1, 2, 2], [2, 3, 3, 4]), ([1, 1, 1, 1], [1, 1, 1]), ([1, 1, 5, 9], [1, 5, 5, 7, 9]), ([3.5], [1.0, 2.0, 9.0])]
+
+
+@pytest.mark.parametrize(("a", "b"), SAMPLES)
 def test_ties_are_dealt_out_like_everything_else(a: list[float], b: list[float]) -> None:
     pooled = sorted([*a, *b])
     ranks = [sum(place for place, other in enumerate(pooled, 1) if other == one) / pooled.count(one) for one in [*a, *b]]

@@ -8,11 +8,10 @@ from chaos.capacity.figures import histogram, outcome, percentile, void_reason
 from chaos.capacity.search import MET, MISSED, VOID
 from chaos.slopes import slope_interval
 
+SHARES = [([], 0.99, 0), ([7], 0.99, 7), (range(1, 101), 0.99, 99), (range(1, 101), 0.5, 50), ([1, 2], 0.99, 2), ([1, 2], 0.5, 1)]
 
-@pytest.mark.parametrize(
-    ("values", "share", "found"),
-    [([], 0.99, 0), ([7], 0.99, 7), (range(1, 101), 0.99, 99), (range(1, 101), 0.5, 50), ([1, 2], 0.99, 2), ([1, 2], 0.5, 1)],
-)
+
+@pytest.mark.parametrize(("values", "share", "found"), SHARES)
 def test_a_percentile_is_the_nearest_rank(values: list[float], share: float, found: float) -> None:
     assert percentile(list(values), share) == found
 

@@ -41,9 +41,10 @@ def test_a_prediction_holds_when_every_run_agrees(outcomes: list[tuple[float, st
     assert (found.met_below, found.missed_above, found.holds) == (met, missed, holds)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "doubtful"), [(910, 1_090, False), (900, 1_100, False), (890, 1_010, True), (990, 1_110, True)]
-)
+DOUBTED = [(910, 1_090, False), (900, 1_100, False), (890, 1_010, True), (990, 1_110, True)]
+
+
+@pytest.mark.parametrize(("low", "high", "doubtful"), DOUBTED)
 def test_an_interval_that_reaches_where_it_is_verified_is_told(low: float, high: float, doubtful: bool) -> None:
     words = Prediction(1_000, low, high).words()
     assert words.startswith(f"predicted from half of the steps: 1000.0 jobs/s, surely {low:.1f} to {high:.1f}")

@@ -9,11 +9,10 @@ from chaos.capacity.command import request_of
 from chaos.capacity.options import DURATIONS, SIZES, quantity
 from chaos.capacity.request import Request
 
+READ = [("2kb", SIZES, 2_048), ("200", SIZES, 200), ("1.5MB", SIZES, 1_572_864), ("1h", DURATIONS, 3_600), ("90", DURATIONS, 90)]
 
-@pytest.mark.parametrize(
-    ("text", "units", "value"),
-    [("2kb", SIZES, 2_048), ("200", SIZES, 200), ("1.5MB", SIZES, 1_572_864), ("1h", DURATIONS, 3_600), ("90", DURATIONS, 90)],
-)
+
+@pytest.mark.parametrize(("text", "units", "value"), READ)
 def test_a_quantity_has_its_unit(text: str, units: dict[str, float], value: float) -> None:
     assert quantity(units)(text) == value
 

@@ -69,9 +69,10 @@ def test_a_subscriber_is_ready_once_it_was_answered(watch: ChannelWatch, files: 
     assert watch.channels("nobody").ready == set()
 
 
-@pytest.mark.parametrize(
-    ("first", "again"), [(3, True), (4, True), (5, False), (CLOCK_MIN, False)], ids=["before", "the same", "after", "wrapped"]
-)
+AGAIN = [(3, True), (4, True), (5, False), (CLOCK_MIN, False)]
+
+
+@pytest.mark.parametrize(("first", "again"), AGAIN, ids=["before", "the same", "after", "wrapped"])
 def test_what_was_in_hand_comes_again(first: int, again: bool, watch: ChannelWatch, files: dict[str, HistoryFile]) -> None:
     in_hand = CLOCK_MAX if first == CLOCK_MIN else 4
     files["subscriber-2"].append([answered("fetch", {"message": "x", "clock": first})])

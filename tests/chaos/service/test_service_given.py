@@ -65,9 +65,10 @@ def test_what_a_killed_run_has_left_goes_at_the_next_start(others: Any, ironclai
     assert not others.exists(PREFIXES)
 
 
-@pytest.mark.parametrize(
-    "written", ["", "*", "theirs", "chaos-", "chaos-*:", "chaos-0:", "chaos-0123456789abcdef:x", "CHAOS-0123456789abcdef:"]
-)
+WRITTEN = ["", "*", "theirs", "chaos-", "chaos-*:", "chaos-0:", "chaos-0123456789abcdef:x", "CHAOS-0123456789abcdef:"]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
 def test_what_no_run_has_made_is_no_prefix_to_remove(others: Any, ironclaim_url: str, written: str) -> None:
     """Whoever can write to the server could else have all of its keys removed."""
     others.sadd(PREFIXES, written)
