@@ -43,8 +43,7 @@ def faults(story: ChannelStory) -> None:
     }
     story.fault(RESTORE, "servers", "snapshot", SAVED_S)
     for (fault, target), instants in stages.items():
-        for stage, at in zip(("inject", "witness", "heal", "healed"), instants, strict=True):
-            story.fault(fault, target, stage, at, detail=f"{stage} seen")
+        story.stages(fault, target, *instants, detail="{} seen")
 
 
 def turn(story: ChannelStory, channel: str, subscriber: str, message: str, at: float, *, by: str = S2, proc: str = P1) -> None:

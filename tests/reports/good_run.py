@@ -39,8 +39,7 @@ def freeze(story: Story) -> None:
     zombie = story.handled("worker-3", "z1", 24.9, enqueued=24.8, took=11.1)
     story.reap("worker-1", zombie, 34.2)
     story.run("worker-1", "z1", 34.4)
-    for stage, at in (("inject", 25.0), ("witness", 35.5), ("heal", HEALED_S), ("healed", 36.5)):
-        story.fault("2-worker-freeze", "worker-3", stage, at, detail=f"{stage} seen")
+    story.stages("2-worker-freeze", "worker-3", 25.0, 35.5, HEALED_S, 36.5, detail="{} seen")
     story.finish(zombie, 36.02, effect=36.01, result="stale")
 
 

@@ -208,6 +208,11 @@ class Story:
         told = {"fault": fault, "name": name, "stage": stage, "target": target, "result": "ok", "detail": "", **more}
         self.row("harness", "fault", at, **told, items=items or None)
 
+    def stages(self, fault: str, target: str, *at: float, detail: str = "", held: Iterable[Token] = ()) -> None:
+        """The four stages of a fault, each with this detail and its name in it; `held`: leases that the witness names."""
+        for stage, at_s in zip(("inject", "witness", "heal", "healed"), at, strict=True):
+            self.fault(fault, target, stage, at_s, detail=detail.format(stage), held=held if stage == "witness" else ())
+
     def phases(self, **starts: float) -> None:
         for name, at in starts.items():
             self.row("harness", "phase", at, name=name.replace("_", "-"))

@@ -23,8 +23,7 @@ def replaced(story: channel_story.ChannelStory, strays: int, at_s: float = 57.0)
     """A primary is killed, and so many scripts run at it when it is no primary any more; what P9 is told of it."""
     story.spec["loss"] = [{"fault": "primary-kill", "before_ms": 1_000, "until": "inject", "after_ms": 250, "text": "a second"}]
     story.spec["plan"].append({"fault": "4-primary-kill", "name": "primary-kill", "target": "servers"})
-    for stage, later_s in (("inject", 0.0), ("witness", 1.0), ("heal", 1.5), ("healed", 2.0)):
-        story.fault("4-primary-kill", "servers", stage, at_s + later_s, detail=f"{stage} seen")
+    story.stages("4-primary-kill", "servers", at_s, at_s + 1.0, at_s + 1.5, at_s + 2.0, detail="{} seen")
     detail = f"{strays} scripts of clients ran at server-0"
     story.fault("4-primary-kill", "servers", "stray", at_s + 1.4, result="missing" if strays else "ok", detail=detail)
     return f"shows: {detail}"

@@ -28,8 +28,7 @@ def jump(story: Story, ms: int, *, seen: bool = True) -> None:
     """The server's clock jumps at 40.5 s; one that went back is set right at 46.5 s. `seen`: the harness looks at it every
     second."""
     story.spec["plan"] = [*story.spec["plan"], {"fault": JUMP, "name": "server-clock-jump", "target": "servers"}]
-    for stage, at in (("inject", FROM_S), ("witness", FROM_S + 0.1), ("heal", TO_S), ("healed", TO_S)):
-        story.fault(JUMP, "servers", stage, at)
+    story.stages(JUMP, "servers", FROM_S, FROM_S + 0.1, TO_S, TO_S)
     for second in range(30, int(END_S)) if seen else ():
         off_ms = ms if FROM_S <= second < TO_S or (second >= TO_S and ms > 0) else 0
         story.row("harness", "clock", second, wall_ns=second, srv_us=(srv_ms(second) + off_ms) * 1_000)

@@ -99,8 +99,7 @@ def channels(folder: Path) -> Path:
     story.process("consumer-1", "subscriber")
     story.spec["plan"].append({"fault": "4-server-restart", "name": "server-restart", "target": "servers"})
     for fault, at in (("4-server-restart", 30.0), ("5-net-latency", 31.0)):
-        for stage, later in (("inject", 0.0), ("witness", 0.1), ("heal", 0.2), ("healed", 0.3)):
-            story.fault(fault, "servers", stage, at + later, detail=f"{stage} seen")
+        story.stages(fault, "servers", at, at + 0.1, at + 0.2, at + 0.3, detail="{} seen")
     for number in range(22):
         name, shared, by = f"c{number:02}", number >= 17, "consumer-1" if number % 2 else S2
         preset = clock_ahead(CLOCK_MAX, -3) if number < 8 else 0

@@ -182,8 +182,7 @@ def test_the_end_of_an_ended_lease_must_be_refused(named: bool, found: tuple[str
     """It may be sent when the fault is over. That of another lease proves nothing."""
     story.spec["plan"] = [*story.spec["plan"], {"fault": "3-lease-expired", "name": "lease-expired", "target": "worker-1"}]
     lease = story.leased("worker-1", "struck", 40.1, enqueued=40.0)
-    for stage, at in (("inject", 40.5), ("witness", 41.5), ("heal", 41.6), ("healed", 43.0)):
-        story.fault("3-lease-expired", "worker-1", stage, at, held=[lease] if named and stage == "witness" else ())
+    story.stages("3-lease-expired", "worker-1", 40.5, 41.5, 41.6, 43.0, held=[lease] if named else ())
     story.end("finish", lease, at=42.0, result="stale")
     verdict, why = checked(story.write(), "H2")["H2"]
     assert verdict == found[0] and why.startswith(found[1])

@@ -91,8 +91,7 @@ def test_what_never_happened_takes_long_to_know(tmp_path: Path, checked: Checked
 def fail_over(story: Story, at: float) -> None:
     """worker-1 and worker-3 talk to a new era of the server from then on, as planned."""
     story.spec["plan"] = [*story.spec["plan"], {"fault": "3-failover", "name": "failover", "target": "servers"}]
-    for stage in ("inject", "witness", "heal", "healed"):
-        story.fault("3-failover", "servers", stage, at)
+    story.stages("3-failover", "servers", at, at, at, at)
     for worker in ("worker-1", "worker-3"):
         story.row(worker, "connection", at, server_run_id="r2", replid="era-2", server_role="master")
 

@@ -37,8 +37,7 @@ class Failover(Story):
 
     def replaced(self, *, strays: int = 0) -> None:
         """Everybody connects to the new primary."""
-        for stage, at in (("inject", 5.0), ("witness", 7.0), ("heal", 8.0), ("healed", 9.0)):
-            self.fault("0-primary-kill", "servers", stage, at, detail=f"{stage} seen")
+        self.stages("0-primary-kill", "servers", 5.0, 7.0, 8.0, 9.0, detail="{} seen")
         stray = f"{strays} scripts of clients ran at server-0"
         self.fault("0-primary-kill", "servers", "stray", 9.1, result="missing" if strays else "ok", detail=stray)
         for process in PROCESSES:

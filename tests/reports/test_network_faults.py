@@ -115,8 +115,7 @@ def test_who_is_hit_must_send_calls(nobody: str) -> None:
 def test_a_fault_that_a_run_does_not_notice_is_in_doubt(story: Story, spark: SparkSession) -> None:
     """Its rows say ok, and both targets go on as ever."""
     story.spec["plan"] = [*story.spec["plan"], {"fault": "3-net-down", "name": "net-down", "target": TARGETS}]
-    for stage, at in (("inject", 39.0), ("witness", 41.6), ("heal", 41.7), ("healed", 42.0)):
-        story.fault("3-net-down", TARGETS, stage, at)
+    story.stages("3-net-down", TARGETS, 39.0, 41.6, 41.7, 42.0)
     story.life("worker-1", "afterwards", 42.1)
     assert doubts(collect_facts(spark, story.write())) == [
         "fault 3-net-down did not bite: worker-1 was answered while it was in force",

@@ -133,8 +133,7 @@ def test_a_kill_with_nothing_in_hand_proves_nothing(tmp_path: Path, checked: Che
     story = Story(tmp_path / "run")
     cast(story)
     story.life("worker-2", "before", 9)
-    for stage, at in (("inject", 10.0), ("witness", 10.01), ("heal", 20.0), ("healed", 21.0)):
-        story.fault("1-worker-kill", "worker-2", stage, at)
+    story.stages("1-worker-kill", "worker-2", 10.0, 10.01, 20.0, 21.0)
     story.left_open.add("worker-2")
     freeze(story)
     traffic(story, ("worker-1", "worker-3"), 20)

@@ -158,8 +158,7 @@ def leases_that_a_fault_has_ended_may_be_reaped_and_no_others(story: Story) -> N
         leases.append(story.claim("worker-1", job, 40.1))
         story.reap("worker-3", leases[number], 41.0)
         story.run("worker-3", job, 41.1 + number / 10)
-    for stage, at in (("inject", 40.5), ("witness", 41.5), ("heal", 41.6), ("healed", 41.7)):
-        story.fault("3-lease-expired", "worker-1", stage, at, held=leases[:1] if stage == "witness" else ())
+    story.stages("3-lease-expired", "worker-1", 40.5, 41.5, 41.6, 41.7, held=leases[:1])
 
 
 @judged_as("J6", "violated", "cron:beat:1000 was created 2 times*")
