@@ -36,14 +36,10 @@ def faults(story: ChannelStory) -> None:
         {"fault": RESTORE, "name": "snapshot-restore", "target": "servers"},
     ]
     story.left_open.add(S1)
-    stages = {
-        (KILL, S1): (10.0, 10.01, 12.0, 12.5),
-        (LOST, P2): (20.0, 23.0, 23.1, 23.5),
-        (RESTORE, "servers"): (RESTORED_S, RESTORED_S + 0.5, HEALED_S, HEALED_S + 0.5),
-    }
     story.fault(RESTORE, "servers", "snapshot", SAVED_S)
-    for (fault, target), instants in stages.items():
-        story.stages(fault, target, *instants, detail="{} seen")
+    story.stages(KILL, S1, 10.0, 10.01, 12.0, 12.5, detail="{} seen")
+    story.stages(LOST, P2, 20.0, 23.0, 23.1, 23.5, detail="{} seen")
+    story.stages(RESTORE, "servers", RESTORED_S, RESTORED_S + 0.5, HEALED_S, HEALED_S + 0.5, detail="{} seen")
 
 
 def turn(story: ChannelStory, channel: str, subscriber: str, message: str, at: float, *, by: str = S2, proc: str = P1) -> None:
