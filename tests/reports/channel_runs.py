@@ -115,8 +115,7 @@ class Simulation:
     def fault(self, number: int, name: str, target: str, start: float, end: float) -> None:
         """One fault with its stages and its phases."""
         fault, start_s, end_s = f"{number}-{name}", start * self.length_s, end * self.length_s
-        for stage, at_s in (("inject", start_s), ("witness", start_s + 0.2), ("heal", end_s), ("healed", end_s + 0.3)):
-            self.story.fault(fault, target, stage, at_s, detail=f"{stage} of {name} seen")
+        self.story.stages(fault, target, start_s, start_s + 0.2, end_s, end_s + 0.3, detail=f"{{}} of {name} seen")
         self.story.phases(**{name: start_s, f"after-{name}": end_s})
         if name == "snapshot-restore":
             taken_s = start_s - SNAPSHOT_AGE_S
