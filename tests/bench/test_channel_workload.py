@@ -65,8 +65,7 @@ def test_what_is_published_again_is_the_same_in_every_byte() -> None:
 def test_rates_batches_and_sizes_are_as_planned() -> None:
     publishes = first(6000)
     seconds = publishes[-1].offset_ms / 1000
-    total = sum(channel.rate_per_s for channel in workload.CHANNELS)
-    assert len(publishes) / seconds == pytest.approx(total, rel=0.06)
+    assert len(publishes) / seconds == pytest.approx(sum(channel.rate_per_s for channel in workload.CHANNELS), rel=0.06)
     for channel in ("fan-10", "fan-10-b"):
         sent = sum(publish.channel == channel for publish in publishes)
         assert sent / seconds == pytest.approx(4.0, rel=0.2)
@@ -78,8 +77,7 @@ def test_rates_batches_and_sizes_are_as_planned() -> None:
 
 def test_steps_of_each_clock_are_known_before() -> None:
     publishes = first(500)
-    until_ms = publishes[-1].offset_ms
-    counted = workload.ChannelWorkload(seed=7).new_messages(until_ms)
+    counted = workload.ChannelWorkload(seed=7).new_messages(publishes[-1].offset_ms)
     for channel in workload.CHANNELS:
         assert counted[channel.name] == sum(publish.new for publish in publishes if publish.channel == channel.name)
 

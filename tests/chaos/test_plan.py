@@ -1,8 +1,6 @@
 """The plan is a pure function of the seed and only hits workers that are alive. It holds every fault once, or some of them, or
 none, for some minutes; what comes while another fault is in force may, and hits other processes."""
 
-from collections.abc import Iterable
-
 import pytest
 
 from chaos import catalogue
@@ -25,7 +23,7 @@ PLANS = [drawing.draw(seed, workers=WORKERS) for seed in SEEDS]
 CONSUMERS = drawing.consumer_names(1)
 
 
-def timed(minutes: int, topology: str = "embedded", seeds: Iterable[int] = SEEDS) -> list[drawing.Plan]:
+def timed(minutes: int, topology: str = "embedded", seeds: range = SEEDS) -> list[drawing.Plan]:
     """The plans of the seeds that are to last so many minutes."""
     return [drawing.draw(seed, workers=WORKERS, consumers=CONSUMERS, topology=topology, minutes=minutes) for seed in seeds]
 

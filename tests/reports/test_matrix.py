@@ -46,8 +46,7 @@ def test_checks_stand_in_the_order_of_their_numbers() -> None:
 
 @pytest.mark.usefixtures("figures_told")
 def test_text_picture_and_page_are_written_and_say_what_is_not_as_it_must_be(tmp_path: Path) -> None:
-    missed = drill("missed", checks={"J3": "valid"}, why="J3 is valid, not violated")
-    written(tmp_path, drill("caught"), missed, CLEAN)
+    written(tmp_path, drill("caught"), drill("missed", checks={"J3": "valid"}, why="J3 is valid, not violated"), CLEAN)
     text = caught_by(tmp_path)
     assert "missed: J3 is valid, not violated" in text and (tmp_path / TEXT).read_text().strip() == text.strip()
     assert (tmp_path / PICTURE).read_bytes().startswith(b"\x89PNG")

@@ -58,8 +58,7 @@ def test_a_file_that_goes_back_in_time_is_in_doubt(slots: int, who: str, ok: boo
     both = [Stage("1-worker-freeze", "worker-freeze", name, who, True, "", at * S) for name, at in (("inject", 1), ("heal", 11))]
     files = {"worker-1.jsonl": file_facts.FileFacts("worker-1.jsonl", slots_back=slots)}
     run = Run({}, files, processes=(Process("worker-1", "worker", "worker-1.jsonl"),), stages=tuple(both))
-    words = f"history file worker-1.jsonl goes back in time by about {250 * slots} ms"
-    assert doubts(run) == ([] if ok else [words])
+    assert doubts(run) == ([] if ok else [f"history file worker-1.jsonl goes back in time by about {250 * slots} ms"])
 
 
 def busy_run(shares: dict[int, float], name: str = "producer-1", role: str = "producer") -> Run:

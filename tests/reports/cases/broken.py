@@ -20,8 +20,7 @@ def hold(story: Story, worker: str, job: str, start: float, end: float, name: st
     """A job in hand from one instant to another."""
     classed: dict[str, Any] = {"class": name}
     story.enqueue(job, 40.0, **classed)
-    lane = f"{name}/{key}" if key else name
-    token = story.claim(worker, job, start, told={"class": name, "lane": lane})
+    token = story.claim(worker, job, start, told={"class": name, "lane": f"{name}/{key}" if key else name})
     story.finish(token, end, start=start + 0.01, took=end - start - 0.02, effect=end - 0.005)
 
 
