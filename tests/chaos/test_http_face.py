@@ -154,13 +154,6 @@ def test_a_producers_ways_are_harmed_together_and_probed_over_http(ironclaim_url
         assert all(refused(entry) for entry in entries)
 
 
-class Signals(list[int]):
-    """What is sent to processes instead of signals."""
-
-    def __call__(self, pid: int, number: int) -> None:
-        self.append(number)
-
-
 def test_an_app_that_does_not_die_was_not_killed(tmp_path: Path) -> None:
     """As with the mutant whose faults do nothing: requests are in hand, and the process lives."""
     with subprocess.Popen(["sleep", "600"]) as process:
@@ -168,7 +161,7 @@ def test_an_app_that_does_not_die_was_not_killed(tmp_path: Path) -> None:
         watch.follow(PRODUCER)
         child = processes.Child("app-1", "app", process, tmp_path / "log")
         crew: Any = SimpleNamespace(children={"app-1": child}, apps={})
-        signals = Signals()
+        signals = list[int]()
 
         def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
             sent_ns = time.monotonic_ns()
@@ -176,7 +169,7 @@ def test_an_app_that_does_not_die_was_not_killed(tmp_path: Path) -> None:
             time.sleep(2 * LOST_MS / 1_000)
             return condition()
 
-        scene = Scene(crew, watch, wait, signals, LEASE_MS, 3_000)
+        scene = Scene(crew, watch, wait, lambda pid, number: signals.append(number), LEASE_MS, 3_000)
         fault = kills.AppKill(scene, PlannedFault("1-app-kill", "app-kill", "app-1", 0))
         injected, witnessed = fault.inject(), fault.witness()
         process.kill()

@@ -6,7 +6,7 @@ sends the load late. Then the judge calls the clean run unknown, for late work a
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,8 @@ FAULTS = (
 MUTANT = MUTANTS["finish-without-token-check"]
 
 
-@dataclass(frozen=True)
-class Drilled:
-    """A drill that is over, and the verdict on it."""
-
-    drill: Drill
-    verdict: Verdict
+#: A drill that is over, and the verdict on it.
+Drilled = tuple[Drill, Verdict]
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +52,9 @@ def drills(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
         judging = judge.submit(verdict_of, clean.folder.path, spark)
         planted = drilled(MUTANT.name, FAULTS[2:], tmp_path_factory.mktemp("planted"), spark)
         verdicts = parsed(judging.result()), parsed(verdict_of(planted.folder.path, spark))
-    made = Drilled(clean, verdicts[0]), Drilled(planted, verdicts[1])
-    for one in made:
-        assert one.drill.errors == [], one.verdict.reasons
+    made = (clean, verdicts[0]), (planted, verdicts[1])
+    for drill, verdict in made:
+        assert drill.errors == [], verdict.reasons
     return made
 
 
@@ -85,7 +81,7 @@ def children(spark: SparkSession) -> set[psutil.Process]:
 
 
 def test_the_clean_engine_is_valid_with_lost_replies_a_killed_worker_and_ended_leases(drills: tuple[Drilled, Drilled]) -> None:
-    drill, verdict = drills[0].drill, drills[0].verdict
+    drill, verdict = drills[0]
     assert verdict.verdict == "valid" or verdict.too_slow, verdict.reasons
     stages = [(row["fault"], row["stage"], row["result"]) for row in history(drill)["harness"] if row["kind"] == "fault"]
     assert stages == [(fault.fault, stage, "ok") for fault in FAULTS for stage in ("inject", "witness", "heal", "healed")]
@@ -96,6 +92,6 @@ def test_the_clean_engine_is_valid_with_lost_replies_a_killed_worker_and_ended_l
 
 
 def test_a_late_finish_that_is_accepted_is_found_by_the_check_of_that_name(drills: tuple[Drilled, Drilled]) -> None:
-    verdict = drills[1].verdict
+    _, verdict = drills[1]
     assert (verdict.verdict, verdict.checks[MUTANT.check]) == ("violated", "violated"), verdict.reasons
     assert {check for check, found in verdict.checks.items() if found == "violated"} <= MUTANT.closure, verdict.reasons

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain, count, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,20 +14,11 @@ from chaos.errors import HarnessError
 from tests.chaos import drills
 
 
-class Finished:
-    """A watch that has seen so many finished jobs, the next time more."""
-
-    def __init__(self, numbers: Iterator[int]) -> None:
-        self._numbers = numbers
-
-    def finished(self) -> int:
-        return next(self._numbers)
-
-
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: Iterator[int], drained: Iterator[bool]) -> Drill:
-    """A drill that waits for nothing: each of its waits ends as `drained` says."""
+    """A drill that waits for nothing: each of its waits ends as `drained` says. Its watch has seen so many jobs finished, the next
+    time more."""
     drill: Any = drills.calm_drill(folder)
-    drill._watch = Finished(numbers)
+    drill._watch = SimpleNamespace(finished=lambda: next(numbers))
     monkeypatch.setattr(Drill, "wait", lambda *_, **__: next(drained))
     return drill
 
