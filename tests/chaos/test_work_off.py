@@ -15,8 +15,7 @@ from tests.chaos import drills
 
 
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: Iterator[int], drained: Iterator[bool]) -> Drill:
-    """A drill that waits for nothing: each of its waits ends as `drained` says. Its watch has seen so many jobs finished, the next
-    time more."""
+    """A drill that waits for nothing: each of its waits ends as `drained` says. Its watch sees these numbers of finished jobs."""
     drill: Any = drills.calm_drill(folder)
     drill._watch = SimpleNamespace(finished=lambda: next(numbers))
     monkeypatch.setattr(Drill, "wait", lambda *_, **__: next(drained))

@@ -132,7 +132,8 @@ def stage(name: str, folder: Path, durability: str = "") -> Iterator[tuple[Topol
     (folder / "logs").mkdir()
     harness = HistoryFile(folder / "harness.jsonl", proc="harness", role="harness")
     with Network("", program=program(), log=folder / "toxiproxy.log") as network:
-        with make(name, Setting(folder / "logs" / "server.log", durability, network, "bench")) as servers:
+        setting = Setting(folder / "logs" / "server.log", durability, network, "bench")
+        with make(name, setting) as servers:
             writer, stop = Writer(), threading.Event()
             url, timeout_s = servers.url, 1.0
             if name not in topologies.SEVERAL:
