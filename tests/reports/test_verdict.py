@@ -14,7 +14,7 @@ from reports.checks import CHECKS
 from reports.errors import JudgeError, one_line
 from reports.facts import Run
 from reports.lines import item_type, line_schema
-from reports.table import cut, render
+from reports.table import render
 from reports.verdict import NO_MEASURES, CheckResult, decide, merge, undecided, withdraw, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -318,11 +318,6 @@ def test_no_line_is_wider_than_the_terminal_and_no_id_is_cut(columns: int, every
     words = {word.strip(",;:()") for word in printed.split()}
     planned = {name for fault in run["spec"]["plan"] for name in (fault["fault"], *fault["target"].split(","))}
     assert planned and planned <= words and {line["phase"] for line in run["measures"]["latency"]} <= words
-
-
-def test_a_cut_ends_at_a_space() -> None:
-    assert cut("worker-1 worker-2 worker-3", 22) == "worker-1 worker-2 ..."
-    assert cut("x" * 30, 10) == "xxxxxxx..."
 
 
 def test_a_word_is_explained_once_where_it_comes_first() -> None:
