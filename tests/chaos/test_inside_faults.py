@@ -31,7 +31,6 @@ PRETENDED = ("server-clock-jump", "worker-clock-jump", "disk-slow", "dns-change"
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault that does nothing is not waited for."""
     monkeypatch.setattr(clocks, "HOLD_S", 0.1)
-    monkeypatch.setattr(clocks, "HOLD_S", 0.1)
     monkeypatch.setattr(clocks, "CLOCK_TIMEOUT_S", 2.0)
     monkeypatch.setattr(disks, "HOLD_S", {"always": 0.1, "everysec": 0.1})
     monkeypatch.setattr(leases, "STRIKES_S", 2.0)

@@ -74,28 +74,20 @@ def told(url: str, name: str) -> str:
 
 
 @contextmanager
-def stage(
-    folder: Path,
-    *,
-    topology: str = "embedded",
-    durability: str = "",
-    model: str = "lanes",
-    pretend: bool = False,
-    dns: bool = False,
-    delay_ms: int = 0,
-) -> Iterator[Stage]:
+def stage(folder: Path, *, topology: str = "embedded", pretend: bool = False, dns: bool = False, **more: Any) -> Iterator[Stage]:
     """Everything at work. `pretend`: faults that act inside of processes, or on the network, do nothing. `dns`: processes are
-    told a host name."""
+    told a host name. More: `durability`, `model`, and the `delay_ms` of each job."""
     logs, history = folder / "logs", folder / "history"
     logs.mkdir()
     history.mkdir()
-    spec = replace(RunSpec(id="stage", seed=1), topology=topology, model=model, lease_ms=LEASE_MS, sweep_ms=200, schedules=())
+    spec = replace(RunSpec(id="stage", seed=1), topology=topology, lease_ms=LEASE_MS, sweep_ms=200, schedules=())
+    spec = replace(spec, model=more.get("model", "lanes"))
     preload, watch = control.Preload(library.build(print), logs, pretend=pretend), Watch(history)
     with ExitStack() as stack:
         network = (
             stack.enter_context(Network("", program=program(), log=logs / "toxiproxy.log", pretend=pretend)) if dns else None
         )
-        setting = Setting(logs / "server.log", durability, environment=preload.environment("server"))
+        setting = Setting(logs / "server.log", more.get("durability", ""), environment=preload.environment("server"))
         servers = stack.enter_context(make(topology, setting))
         connect: Callable[[str], str] = partial(told, servers.url)
         if network:
@@ -116,6 +108,6 @@ def stage(
         for name in (TARGET, "worker-2"):
             crew.start_worker(name)
         watch.follow(PRODUCER)
-        produce(stack, spec, servers.url, history, delay_ms)
+        produce(stack, spec, servers.url, history, more.get("delay_ms", 0))
         assert scene.wait(lambda: all(watch.view(name).started for name in (TARGET, "worker-2")), timeout_s=120)
         yield Stage(scene, folder)
