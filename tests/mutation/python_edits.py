@@ -80,7 +80,7 @@ def _left_alone(node: ast.AST) -> bool:
             return True
         case ast.Assign(targets=[ast.Name(id=name)]) if name in ("__slots__", "__all__"):
             return True
-        case ast.keyword(arg="slots" | "strict"):
+        case ast.keyword(arg="slots" | "strict" | "kw_only"):
             return True
     return False
 
