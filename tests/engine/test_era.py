@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, ConnectOptions, DataLoss, Malformed, Queue, UnsupportedFeature, Worker, models
-from engine.ops.workers import Beat
 from engine.ops.admin import NoteEra
+from engine.ops.workers import Beat
 from engine.testing import EmbeddedServer
 from tests.engine.using import DEADLINE_S, Desk, Relay, at_work, raises, raw_client, refused, seen, some_handlers, wait_until
 
@@ -164,8 +164,7 @@ def test_a_worker_hears_by_its_beats_that_the_server_was_emptied(ironclaim_url: 
 
 def test_a_beat_that_left_before_a_loss_was_told_does_not_tell_it_again(ironclaim_url: str, client: Any) -> None:
     """Of several threads, each with a connection, one reads its reply last."""
-    losses = Losses()
-    with opened(ironclaim_url, losses) as queue:
+    with opened(ironclaim_url) as (queue, losses):
         enqueue(queue, 1)
         beats: list[Any] = [queue.model.call(Beat("a" * 16, at, 30_000, 2**43, 1_000, 1_000, "{}")) for at in range(2)]
         era: Any = queue.era

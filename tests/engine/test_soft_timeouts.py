@@ -4,6 +4,7 @@ import asyncio
 import re
 import threading
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def test_a_hook_is_not_interrupted_and_a_handler_whose_time_is_over_does_not_beg
     handlers, seen = Handlers(), list[object]()
 
     @handlers.hooks.around
-    async def waits(job: Job) -> Any:
+    async def waits(job: Job) -> AsyncGenerator[None]:
         while not job.cancelled and not job.failures:
             await asyncio.sleep(0)
         seen.append("entered")

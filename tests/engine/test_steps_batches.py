@@ -6,8 +6,18 @@ import pytest
 
 from engine.ops.claims import Failure, Finish, LeasedJob, Release, Retry
 from engine.worker.machine.claiming import WAIT_MS_MAX
-from engine.worker.machine.events import BatchEnded, Forked, GiveUpHandler, HandlerEnded, LoseLease, PauseAsked, Start, StopAsked
-from tests.engine.helpers.machine import Action, Machine, batches, lost, started
+from engine.worker.machine.events import (
+    Action,
+    BatchEnded,
+    Forked,
+    GiveUpHandler,
+    HandlerEnded,
+    LoseLease,
+    PauseAsked,
+    Start,
+    StopAsked,
+)
+from tests.engine.helpers.machine import Machine, batches, lost, started
 
 
 def batching(most: int = 4, **settings: Any) -> Machine:

@@ -4,9 +4,9 @@ from typing import Any
 
 from engine.outcomes import Verdict
 from engine.worker.machine import events
-from engine.worker.machine.events import Exit, GiveUpHandler, MoreTime, StopAsked, StopHandler
+from engine.worker.machine.events import Action, Exit, GiveUpHandler, MoreTime, StopAsked, StopHandler
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
-from tests.engine.helpers.machine import Action, Machine, exits, holding, started
+from tests.engine.helpers.machine import Machine, exits, holding, started
 from tests.engine.ops import Bury, Ended, Failure, Finish, Lease, Release, Retry
 
 #: The handlers of all jobs can be stopped.

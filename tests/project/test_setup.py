@@ -10,6 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_an_environment_of_another_folder_or_python_is_made_anew(setup: ModuleTy
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, OSError])
-def test_a_stopped_set_up_begins_anew(setup: ModuleType, steps: list[str], monkeypatch: Patch, capfd: Output, end: type) -> None:
+def test_a_stopped_set_up_begins_anew(setup: ModuleType, steps: list[str], monkeypatch: Patch, capfd: Output, end: Any) -> None:
     setup.main()
     setup.CONSTRAINTS.write_text(setup.CONSTRAINTS.read_text() + "# changed\n")
     with monkeypatch.context() as patch:

@@ -138,7 +138,7 @@ def test_what_is_not_known_is_said_and_many_are_many() -> None:
     assert "<div><dt>wraps crossed</dt><dd>not known</dd></div>" in words.tiles({**NO_MEASURES})
 
 
-def test_the_whole_page_of_a_run(built: ChannelFrames, along: Axis, run: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_the_whole_page(built: ChannelFrames, measured: Any, along: Axis, run: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """With a check, faults and a violation that are made up; what is printed and measured, and what proves nothing in it.
 
     Five messages are there for sure and one perhaps; `b` came twice, `c` was published twice. The reader of `two` is told of `d`,
@@ -154,7 +154,7 @@ def test_the_whole_page_of_a_run(built: ChannelFrames, along: Axis, run: Path, t
     check = {"id": "P1", "name": "all arrive", "verdict": "violated", "why": "one is gone", "evidence": []}
     check |= {"violations": 1, "declared": 0, "possible": 2, "not_judged": ["the rest"]}
     check |= {"examples": ["one/reader never got b"], "subjects": ["one/reader"]}
-    decided = {"verdict": "violated", "reasons": ["P1 violated"], "checks": [check], "findings": [], "slo": []}
+    decided: dict[str, Any] = {"verdict": "violated", "reasons": ["P1 violated"], "checks": [check], "findings": [], "slo": []}
     decided["spec"] = built.run.spec
     decided["measures"] = {**NO_MEASURES, **measured, "faults": [fault], "lost": 1}
     evidence.collect(run, decided, built.run, lambda line: None)
