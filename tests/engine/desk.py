@@ -33,11 +33,10 @@ LEASE_MS, HOUR_MS = 9_000, 3_600_000
 ENDS = ("finish", "fused", "retry", "bury", "release", "reap")
 #: Every command by which scripts write.
 WRITES = (
-    *("SET", "MSET", "SPOP", "DEL", "INCR", "INCRBY", "HSET", "HINCRBY", "ZADD", "ZREM", "ZINTERSTORE"),
-    *("ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "HDEL", "PEXPIREAT", "RPUSH", "SADD", "SREM", "XADD"),
-    *("UNLINK", "LPUSH", "LREM", "RPOPLPUSH", "LSET", "LTRIM", "RESTORE", "LMOVE", "RENAME", "PERSIST"),
-    *("PUBLISH", "EXPIRE", "PEXPIRE", "LPOP"),
-)
+    "SET", "MSET", "SPOP", "DEL", "INCR", "INCRBY", "HSET", "HINCRBY", "ZADD", "ZREM", "ZINTERSTORE", "ZREMRANGEBYRANK",
+    "ZREMRANGEBYSCORE", "HDEL", "PEXPIREAT", "RPUSH", "SADD", "SREM", "XADD", "UNLINK", "LPUSH", "LREM", "RPOPLPUSH", "LSET",
+    "LTRIM", "RESTORE", "LMOVE", "RENAME", "PERSIST", "PUBLISH", "EXPIRE", "PEXPIRE", "LPOP",
+)  # fmt: skip
 
 #: Put before a script's body: lets as many write commands through as the last argument says, and raises at the next one. What a
 #: script does by `pcall` is what may fail, but for the ZADD of an enqueue.

@@ -96,11 +96,10 @@ async def test_what_a_batch_refuses_it_refuses_one_by_one(ironclaim_url: str, di
         enqueue = queue.enqueue
         ends = await asyncio.gather(
             *(enqueue("work", None, id=job) for job in ("alone", "a", "old", "a")),
-            *(enqueue("work", None, id="kept-out", unique="u"), enqueue("work", None, id="b", unique="v")),
-            *(enqueue("other", None, id="c", unique="v"), enqueue("work", None, id="d", needs=["a"])),
-            enqueue("work", None, id="e", delay_ms=60_000),
-            enqueue("work", None, id="f", key="tenant", priority=9),
-        )
+            enqueue("work", None, id="kept-out", unique="u"), enqueue("work", None, id="b", unique="v"),
+            enqueue("other", None, id="c", unique="v"), enqueue("work", None, id="d", needs=["a"]),
+            enqueue("work", None, id="e", delay_ms=60_000), enqueue("work", None, id="f", key="tenant", priority=9),
+        )  # fmt: skip
     assert [(end.result, end.holder) for end in ends] == [
         *(("created", "alone"), ("created", "a"), ("duplicate", "old"), ("duplicate", "a"), ("duplicate", "first")),
         *(("created", "b"), ("duplicate", "b"), ("created", "d"), ("created", "e"), ("created", "f")),

@@ -189,16 +189,13 @@ def a_day_of(queue: Any) -> list[Any]:
         lambda: queue.enqueue("work", {"a": [1, "ü", None]}, id="a"),
         lambda: queue.enqueue("work", "text", id="b", delay_ms=5000, priority=9, headers={"x": "y"}),
         lambda: queue.enqueue("work", 1.5, id="c", lifo=True, attempts=9, backoff_ms=7, timeout_ms=8, backoff="exponential"),
-        lambda: queue.enqueue("work", {}, id="a"),
-        lambda: queue.enqueue("work", {}, id="a", crashes_max=300),
-        lambda: queue.enqueue("two words", {}),
-        lambda: queue.enqueue("work", {}, intended_ns="soon"),
+        lambda: queue.enqueue("work", {}, id="a"), lambda: queue.enqueue("work", {}, id="a", crashes_max=300),
+        lambda: queue.enqueue("two words", {}), lambda: queue.enqueue("work", {}, intended_ns="soon"),
         lambda: queue.enqueue_many(many),
         lambda: queue.enqueue_many([{"name": "many", "payload": 1, "id": "a"}, {"name": "many", "payload": 1, "id": "n"}]),
-        lambda: queue.enqueue_many([{"name": "many", "payload": 1, "id": "x"}, {"name": "many"}]),
-        lambda: queue.enqueue_many([]),
-        *(queue.counts, queue.snapshot, lambda: queue.use_test_clock(5)),
-    )
+        lambda: queue.enqueue_many([{"name": "many", "payload": 1, "id": "x"}, {"name": "many"}]), lambda: queue.enqueue_many([]),
+        queue.counts, queue.snapshot, lambda: queue.use_test_clock(5),
+    )  # fmt: skip
     return [golden.outcome(call) for call in calls]
 
 

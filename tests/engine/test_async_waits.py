@@ -10,10 +10,9 @@ from engine import Handlers, Job, Malformed, Queue, Worker, WorkerGroup
 from tests.engine.using import at_work, refused, seen, wait_until
 
 WAITS: dict[str, Any] = {
-    "call": lambda queue: queue.call("quick", 1, id="made"),
-    "results.wait": lambda queue: queue.results.wait("a"),
+    "call": lambda queue: queue.call("quick", 1, id="made"), "results.wait": lambda queue: queue.results.wait("a"),
     "events.read": lambda queue: next(iter(queue.events.read("0"))),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("call", WAITS)

@@ -30,18 +30,16 @@ def kind_of(key: str) -> str:
 def by_kind(*kinds: str) -> Order:
     """The keys of each kind together, sent first when those of the first kind have moved."""
     return lambda keys, call: (
-        sorted(keys, key=lambda key: (kinds.index(kind_of(key)), key)),
-        sum(kind_of(key) == kinds[0] for key in keys),
-    )
+        sorted(keys, key=lambda key: (kinds.index(kind_of(key)), key)), sum(kind_of(key) == kinds[0] for key in keys),
+    )  # fmt: skip
 
 
 def declared(*, first: bool) -> Order:
     """The keys that the call declares, before or after those that the script builds from the prefix; sent in between: the
     script then runs at one node while all others of its keys are at the other."""
     return lambda keys, call: (
-        sorted(keys, key=lambda key: ((key in call.keys) != first, key)),
-        sum((key in call.keys) == first for key in keys),
-    )
+        sorted(keys, key=lambda key: ((key in call.keys) != first, key)), sum((key in call.keys) == first for key in keys),
+    )  # fmt: skip
 
 
 def shuffled(seed: int) -> Order:
@@ -67,16 +65,13 @@ def shuffled_halves(seed: int, *, first: bool) -> Order:
 
 
 ORDERS: dict[str, Order] = {
-    "jobs first": by_kind("job", "run", "index"),
-    "runs first": by_kind("run", "index", "job"),
-    "index first": by_kind("index", "run", "job"),
-    "declared first": declared(first=True),
-    "declared last": declared(first=False),
+    "jobs first": by_kind("job", "run", "index"), "runs first": by_kind("run", "index", "job"),
+    "index first": by_kind("index", "run", "job"), "declared first": declared(first=True), "declared last": declared(first=False),
     "from the start": lambda keys, call: (declared(first=True)(keys, call)[0], 0),
     **{f"seed {seed}": shuffled(seed) for seed in (1, 2)},
     **{f"declared first, seed {seed}": shuffled_halves(seed, first=True) for seed in (3, 4)},
     **{f"declared last, seed {seed}": shuffled_halves(seed, first=False) for seed in (5, 6)},
-}
+}  # fmt: skip
 
 #: The others see what these two see of an edited script but for the rarest of half-moved keys. Scenes of one script take turns.
 FIRST_TIER = ("declared first", "index first")

@@ -60,9 +60,8 @@ def test_one_call_in_order_with_every_option(relay: Relay, queue: Any, direct: Q
     jobs = [
         NewJob("a", [1], id="j0", priority=9, attempts=7, backoff_ms=5, timeout_ms=6, headers={"h": "v"}, backoff="exponential"),
         {"name": "b", "payload": None, "id": "j1", "delay_ms": 60_000, "crashes_max": 9},
-        NewJob("c", {"x": 1}, id="j2", lifo=True),
-        {"name": "d", "payload": "text"},
-    ]
+        NewJob("c", {"x": 1}, id="j2", lifo=True), {"name": "d", "payload": "text"},
+    ]  # fmt: skip
     before, items = relay.calls, queue.enqueue_many(iter(jobs))
     assert relay.calls == before + 1
     assert results(items) == ["created"] * 4 and [item.job for item in items[:3]] == ["j0", "j1", "j2"]

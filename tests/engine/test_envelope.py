@@ -31,20 +31,16 @@ BYTES = st.one_of(st.binary(max_size=200), st.tuples(HEADS, st.binary(max_size=2
 #: Half of them in an envelope that is not wide.
 SEQUENCES, TIMES = st.integers(0, 2**30 - 1) | U48, st.integers(0, 2**42 - 1) | U48
 OPTIONS = st.builds(
-    Options,
-    **{"priority": st.integers(1, 10), "lifo": st.booleans(), "attempts": st.integers(1, validate.ATTEMPTS_MAX)},
-    **{"backoff_ms": U32, "timeout_ms": U32, "backoff": st.sampled_from(("fixed", "exponential"))},
+    Options, priority=st.integers(1, 10), lifo=st.booleans(), attempts=st.integers(1, validate.ATTEMPTS_MAX), backoff_ms=U32,
+    timeout_ms=U32, backoff=st.sampled_from(("fixed", "exponential")),
     delay_ms=st.just(0) | st.integers(1, validate.DURATION_MS_MAX),
     crashes_max=st.integers(validate.CRASHES_LEAST, validate.CRASHES_MAX),
-    key=st.just("") | WORDS.filter(lambda key: len(key) <= validate.KEY_CHARS_MAX),
-    unique=st.just("") | WORDS,
+    key=st.just("") | WORDS.filter(lambda key: len(key) <= validate.KEY_CHARS_MAX), unique=st.just("") | WORDS,
     headers=st.dictionaries(st.text(max_size=20), st.text(max_size=60), max_size=5).map(lambda found: tuple(found.items())),
-)
+)  # fmt: skip
 ENQUEUES = st.builds(
-    Enqueue,
-    **{"job": WORDS, "name": WORDS, "payload": st.binary(max_size=300), "options": OPTIONS},
-    **{"nonce": NONCES, "not_after_ms": st.just(0) | U48},
-)
+    Enqueue, job=WORDS, name=WORDS, payload=st.binary(max_size=300), options=OPTIONS, nonce=NONCES, not_after_ms=st.just(0) | U48,
+)  # fmt: skip
 FUNCTIONS = ["envelope_open", "envelope_seal", "seal_of", "seal_unique", "envelope_kind", "envelope_cost", "envelope_start"]
 #: What Lua finds in an envelope, as text, since its numbers are doubles.
 READ_IN_LUA = """#!lua flags=no-writes
@@ -300,10 +296,9 @@ return run_read(KEYS[1], unpack(words))
 """
 RUN_NAMES = ("fence", "nonce", "seal", "owner", "claims", "failures", "limits", "e0", "e9", "error", "requeued_ms")
 RUN_VALUES = {
-    "fence": st.integers(1, 2**53).map(str),
-    "nonce": st.from_regex("[0-9a-f]{16}:[1-9][0-9]{0,5}", fullmatch=True) | st.just(""),
+    "fence": st.integers(1, 2**53).map(str), "nonce": st.from_regex("[0-9a-f]{16}:[1-9][0-9]{0,5}", fullmatch=True) | st.just(""),
     "claims": st.integers(1, 999).map(str),
-}
+}  # fmt: skip
 #: Bytes that could be taken for the end of a field.
 RUN_TEXTS = st.text(max_size=30) | st.sampled_from(["1:", " 3:abc", "e0 2:", "\0", ": "])
 RUN_FIELDS = st.fixed_dictionaries(

@@ -18,8 +18,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 UNITS = st.sampled_from(["ms", "s", " s", " min", " seconds", " h 20 min"])
 #: What errors say of one job and not of another, by what it is.
 PARTS: dict[str, st.SearchStrategy[str]] = {
-    "uuid": st.uuids().map(str),
-    "hex": st.text(HEX, min_size=8, max_size=40),
+    "uuid": st.uuids().map(str), "hex": st.text(HEX, min_size=8, max_size=40),
     "address of memory": st.text(HEX, min_size=1, max_size=16).map("0x".__add__),
     "number": st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False)).map(str),
     "ip:port": st.tuples(st.ip_addresses(v=4), st.integers(1, 65_535)).map(lambda pair: f"{pair[0]}:{pair[1]}"),
@@ -33,7 +32,7 @@ PARTS: dict[str, st.SearchStrategy[str]] = {
     "url": st.text(LETTERS + "0123456789/?=&-", min_size=1, max_size=30).map("https://".__add__),
     "mail": st.text(LETTERS + "0123456789.", min_size=1, max_size=12).map(lambda name: f"{name}@example.com"),
     "list": st.lists(st.integers(), min_size=1, max_size=5).map(str),
-}
+}  # fmt: skip
 #: Words that no unit and no value is written as.
 WORDS = ("user", "card", "route", "refused", "timed", "out", "not", "found", "can't", "is", "gone", "no", "closed", "by", "peer")
 
@@ -104,9 +103,8 @@ def test_groups_have_a_count_a_first_and_a_last_time_and_an_example() -> None:
         ("send", "ValueError: no user …", 2, 10, 20, "3", "ValueError: no user 8"),
         ("send", "ValueError: no route", 1, 30, 30, "2", "ValueError: no route"),
         ("other", "ValueError: no user …", 1, 5, 5, "4", "ValueError: no user 9"),
-        ("", "unreadable: version …", 1, 2, 2, "6", "version 9"),
-        ("send", NO_ERROR, 1, 1, 1, "5", ""),
-    ]
+        ("", "unreadable: version …", 1, 2, 2, "6", "version 9"), ("send", NO_ERROR, 1, 1, 1, "5", ""),
+    ]  # fmt: skip
 
 
 def kill_some(queue: Queue) -> None:

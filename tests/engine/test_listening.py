@@ -52,10 +52,9 @@ def test_a_subscription_begins_anew_as_long_as_it_is_wanted(monkeypatch: pytest.
     log = list[Any]()
     begun = [[b"subscribe", b"c", 1], [b"subscribe", b"d", 2]]
     connections = [
-        Said(log, *begun, [b"message", b"c", b"m1"], None, b"PONG", [b"other"], None),
-        *(Said(log, redis.ConnectionError("x")), Said(log, UnsafeServer("y")), Said(log, OSError("z"))),
-        Said(log, *begun, [b"message", b"d", b"m2"]),
-    ]
+        Said(log, *begun, [b"message", b"c", b"m1"], None, b"PONG", [b"other"], None), Said(log, redis.ConnectionError("x")),
+        Said(log, UnsafeServer("y")), Said(log, OSError("z")), Said(log, *begun, [b"message", b"d", b"m2"]),
+    ]  # fmt: skip
     checks, wanted = iter([True, False, True]), iter([True] * 11 + [False] * 2)
     resolver = SimpleNamespace(join=lambda one: log.append("join"), serves=lambda node: True)
     resolver.note_error = lambda error: log.append(f"noted {error}")

@@ -11,10 +11,9 @@ from tests.engine.helpers.schedules_oracle import SchedulesOracle
 
 #: Indices and settings, and what expires by itself: they say nothing of a single job that is compared nowhere else.
 COMMON = {
-    *("seq", "sweep", "classes", "stats", "limits", "paused", "parked", "rest", "blocking", "cron"),
-    *("keeping", "feeding", "handing", "due", "active", "dead", "done", "blocked", "ready", "wake", "rate"),
-    *("claim", "swept", "op", "heirs", "lacks", "lost"),
-}
+    "seq", "sweep", "classes", "stats", "limits", "paused", "parked", "rest", "blocking", "cron", "keeping", "feeding", "handing",
+    "due", "active", "dead", "done", "blocked", "ready", "wake", "rate", "claim", "swept", "op", "heirs", "lacks", "lost",
+}  # fmt: skip
 #: Of what a queue without open jobs keeps, what may be there.
 IDLE = {
     *("seq", "sweep", "classes", "stats", "limits", "paused", "dead", "done", "wake", "rate", "swept", "claim", "op"),

@@ -35,11 +35,10 @@ def _check(table: dict[str, Field], name: str, value: object, kinds: set[str]) -
     field = table[name]
     assert field.kinds == "*" or kinds & set(field.kinds.split()), f"column {name} is documented for {field.kinds}, not {kinds}"
     fits = {
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "str": isinstance(value, str),
+        "int": isinstance(value, int) and not isinstance(value, bool), "str": isinstance(value, str),
         "list[str]": isinstance(value, list) and all(isinstance(entry, str) for entry in value),
         "items": isinstance(value, list) and all(isinstance(entry, dict) for entry in value),
-    }
+    }  # fmt: skip
     assert fits[field.type], f"column {name} is documented as {field.type}: {value!r}"
 
 

@@ -94,10 +94,9 @@ def succeed_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     yield from _begin(their, id, ran, head=True)
     if ran:
         yield from each(
-            lambda: _store(their, id, retry_count="0", head=True),
-            lambda: their.drop(their.keys.pending, id),
+            lambda: _store(their, id, retry_count="0", head=True), lambda: their.drop(their.keys.pending, id),
             lambda: their.redis.expire(their.keys.run(id), 60),
-        )
+        )  # fmt: skip
 
 
 def _fail(their: Crystal, id: str, ran: list[str], *, head: bool) -> Iterator[None]:
@@ -120,11 +119,9 @@ def banish_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     yield from _begin(their, id, ran, head=False)
     if ran:
         yield from each(
-            lambda: _store(their, id, retry_count="5", head=False),
-            lambda: their.drop(their.keys.pending, id),
-            lambda: their.push(their.keys.dead, id),
-            lambda: their.redis.expire(their.keys.run(id), 86_400),
-        )
+            lambda: _store(their, id, retry_count="5", head=False), lambda: their.drop(their.keys.pending, id),
+            lambda: their.push(their.keys.dead, id), lambda: their.redis.expire(their.keys.run(id), 86_400),
+        )  # fmt: skip
 
 
 def preempt_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
@@ -132,11 +129,9 @@ def preempt_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     yield from _begin(their, id, ran, head=True)
     if ran:
         yield from each(
-            lambda: _store(their, id, retry_count="0", head=True),
-            lambda: their.drop(their.keys.pending, id),
-            lambda: their.push(their.keys.waiting, id),
-            lambda: announce(their),
-        )
+            lambda: _store(their, id, retry_count="0", head=True), lambda: their.drop(their.keys.pending, id),
+            lambda: their.push(their.keys.waiting, id), lambda: announce(their),
+        )  # fmt: skip
 
 
 def clean_up(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:

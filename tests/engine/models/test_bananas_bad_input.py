@@ -11,20 +11,18 @@ GOOD = '{"id":"bad","name":"main","payload":{},"status":"pending","priority":"no
 
 #: In a job, what another text in its place makes no job of, and what Go reads all the same.
 NO_JOBS = [
-    *(("{}", "[" * 2000 + "]" * 2000), ('"normal"', "3"), ('"pending"', "[]")),
-    *(('"main"', text) for text in ("null", "[1]", '""')),
-    *(('"attempts":0', f'"attempts":{text}') for text in ('"0"', "1.5")),
+    ("{}", "[" * 2000 + "]" * 2000), ('"normal"', "3"), ('"pending"', "[]"),
+    *(('"main"', text) for text in ("null", "[1]", '""')), *(('"attempts":0', f'"attempts":{text}') for text in ('"0"', "1.5")),
     ('"max_retries":3', '"max_retries":{}'),
     # The server's own reader takes these.
-    *(("{}", "nan(1)"), ("3}", "3}\0"), ("3}", "3}\0}")),
-]
+    ("{}", "nan(1)"), ("3}", "3}\0"), ("3}", "3}\0}"),
+]  # fmt: skip
 JOBS = [
-    *(('"attempts":0', '"attempts":null'), ('"max_retries":3', '"max_retries":-3')),
-    *(('"normal"', '"urgent"'), ('"normal"', "null"), ('"status":"pending",', ""), ('"id":"bad"', '"id":"another"')),
-    *((',"payload":{}', ""), ('"payload":{}', '"payload":null')),
-    *(("3}", '3,"created_at":"yesterday","updated_at":5,"scheduled_for":null}'), ("3}", '3,"metadata":{"a":["}\\"{"]}}')),
+    ('"attempts":0', '"attempts":null'), ('"max_retries":3', '"max_retries":-3'), ('"normal"', '"urgent"'), ('"normal"', "null"),
+    ('"status":"pending",', ""), ('"id":"bad"', '"id":"another"'), (',"payload":{}', ""), ('"payload":{}', '"payload":null'),
+    ("3}", '3,"created_at":"yesterday","updated_at":5,"scheduled_for":null}'), ("3}", '3,"metadata":{"a":["}\\"{"]}}'),
     ("3}", '3,"created_at":"0001-01-01T00:00:00Z","priority":"normal"}'),
-]
+]  # fmt: skip
 
 
 def test_a_body_that_is_no_job_is_dead_with_the_reason_and_the_next_one_runs(desk: BananasDesk) -> None:

@@ -29,11 +29,10 @@ def test_the_environment_is_read_as_a_whole() -> None:
 @pytest.mark.feature("BN26", "BN32", model="bananas")
 def test_a_bad_value_names_its_variable() -> None:
     for name, value in (
-        *(("WORKER_MODE", "fast"), ("WORKER_CONCURRENCY", "0"), ("WORKER_CONCURRENCY", "1001")),
-        *(("WORKER_CONCURRENCY", "many"), ("WORKER_PRIORITIES", "urgent"), ("WORKER_PRIORITIES", "high,low")),
-        *(("SCHEDULER_INTERVAL", "10ms"), ("SCHEDULER_INTERVAL", "2m"), ("SCHEDULER_INTERVAL", "soon")),
-        *(("JOB_TIMEOUT", "5"), ("RESULT_BACKEND_TTL_SUCCESS", "1ms")),
-    ):
+        ("WORKER_MODE", "fast"), ("WORKER_CONCURRENCY", "0"), ("WORKER_CONCURRENCY", "1001"), ("WORKER_CONCURRENCY", "many"),
+        ("WORKER_PRIORITIES", "urgent"), ("WORKER_PRIORITIES", "high,low"), ("SCHEDULER_INTERVAL", "10ms"),
+        ("SCHEDULER_INTERVAL", "2m"), ("SCHEDULER_INTERVAL", "soon"), ("JOB_TIMEOUT", "5"), ("RESULT_BACKEND_TTL_SUCCESS", "1ms"),
+    ):  # fmt: skip
         refused(Malformed, f"^{name}: ", read, {name: value})
 
 

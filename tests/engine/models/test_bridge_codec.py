@@ -43,8 +43,7 @@ def test_what_is_asked_for_is_written() -> None:
     options: Any
     for options, member in (
         ({"delay_ms": 60_000}, '"schedule":{"delay":60000}'),
-        ({"run_at_ms": 1_795_233_316_071}, '"schedule":{"runAt":1795233316071}'),
-        ({"priority": 9}, '"priority":9'),
+        ({"run_at_ms": 1_795_233_316_071}, '"schedule":{"runAt":1795233316071}'), ({"priority": 9}, '"priority":9'),
         ({"needs": ["p1", "p2"]}, '"dependsOn":["p1","p2"]'),
         ({"target": {"capabilities": ["gpu"], "mode": "all"}}, '"target":{"capabilities":["gpu"],"mode":"all"}'),
         ({"target": {"capabilities": ["gpu"]}}, '"target":{"capabilities":["gpu"],"mode":"any"}'),
@@ -55,7 +54,7 @@ def test_what_is_asked_for_is_written() -> None:
         ({"backoff": "linear", "jitter": 0.25}, '"backoff":{"type":"linear","delay":1000,"jitter":true}'),
         ({"skip_on": ["TypeError"]}, '"skipOn":["TypeError"]'),
         ({"reroute_on": {"MemoryError": "big"}}, '"rerouteOn":{"MemoryError":"big"}'),
-    ):
+    ):  # fmt: skip
         assert member in encoded(**options)[1]
 
 
@@ -67,13 +66,11 @@ def test_the_payload_keeps_its_bytes() -> None:
 def test_an_option_without_room_on_the_wire_is_refused() -> None:
     options: Any
     for options, name in (
-        ({"backoff": "geometric"}, "backoff=geometric"),
-        ({"backoff": "custom", "backoff_delays_ms": [1]}, "backoff_delays_ms"),
-        *(({"lifo": True}, "lifo"), ({"unique": "u"}, "unique"), ({"dedup": "d", "dedup_ms": 5}, "dedup")),
-        *(({"timeout_ms": 5}, "timeout_ms"), ({"key": "k"}, "key"), ({"route": "r"}, "route")),
-        *(({"crashes_max": 5}, "crashes_max"), ({"result_ttl_ms": 5}, "result_ttl_ms")),
-        *(({"on_parent_failure": "ignore"}, "on_parent_failure"), ({"cost": 2}, "cost")),
-    ):
+        ({"backoff": "geometric"}, "backoff=geometric"), ({"backoff": "custom", "backoff_delays_ms": [1]}, "backoff_delays_ms"),
+        ({"lifo": True}, "lifo"), ({"unique": "u"}, "unique"), ({"dedup": "d", "dedup_ms": 5}, "dedup"),
+        ({"timeout_ms": 5}, "timeout_ms"), ({"key": "k"}, "key"), ({"route": "r"}, "route"), ({"crashes_max": 5}, "crashes_max"),
+        ({"result_ttl_ms": 5}, "result_ttl_ms"), ({"on_parent_failure": "ignore"}, "on_parent_failure"), ({"cost": 2}, "cost"),
+    ):  # fmt: skip
         queue = Queue("q", models.Bridge(), url="redis://127.0.0.1:1")
         refused(UnsupportedFeature, f"^bridge has no .*{name}", queue.enqueue, "email", {}, **options)
 
@@ -86,17 +83,12 @@ def test_retries_are_read_as_the_original_counts_them() -> None:
 
 
 @pytest.mark.feature("BQ29", model="bridge")
-@pytest.mark.parametrize(
-    ("backoff", "waits"),
-    [
-        ({"type": "fixed", "delay": 100}, [100, 100, 100]),
-        ({"type": "linear", "delay": 100}, [100, 200, 300]),
-        ({"type": "exponential", "delay": 100, "maxDelay": 300}, [100, 200, 300]),
-        ({"type": "exponential", "delay": "100", "maxDelay": "300"}, [100, 200, 300]),
-        *(({"type": "fibonacci", "delay": 100}, [100, 100, 100]), ({}, [0, 0, 0]), (None, [0, 0, 0])),
-        ("fixed", [0, 0, 0]),
-    ],
-)
+@pytest.mark.parametrize(("backoff", "waits"), [
+    ({"type": "fixed", "delay": 100}, [100, 100, 100]), ({"type": "linear", "delay": 100}, [100, 200, 300]),
+    ({"type": "exponential", "delay": 100, "maxDelay": 300}, [100, 200, 300]),
+    ({"type": "exponential", "delay": "100", "maxDelay": "300"}, [100, 200, 300]),
+    ({"type": "fibonacci", "delay": 100}, [100, 100, 100]), ({}, [0, 0, 0]), (None, [0, 0, 0]), ("fixed", [0, 0, 0]),
+])  # fmt: skip
 def test_back_off_of_foreign_jobs(backoff: Any, waits: list[int]) -> None:
     options = decoded(retry={"attempts": 3, "backoff": backoff}).options
     assert [backoff_delay_ms(options, failures, lambda: 0.5) for failures in range(3)] == waits

@@ -180,9 +180,8 @@ def test_finding_a_foreign_pass_whose_run_has_ended_runs_the_tick_twice(desk: Mo
 
 
 UNREADABLE = [
-    *("{oops", "[]", '{"type":"main"}', '{"type":"main","schedule":null}'),
-    *('{"type":"main","schedule":{"cron":7}}', "null"),
-]
+    "{oops", "[]", '{"type":"main"}', '{"type":"main","schedule":null}', '{"type":"main","schedule":{"cron":7}}', "null",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("data", UNREADABLE)

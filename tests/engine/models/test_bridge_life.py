@@ -195,10 +195,9 @@ def test_leases_of_ours_are_no_strays(desk: ModelDesk, client: BridgeClient) -> 
 
 
 GARBAGE: dict[str, str | None] = {
-    **{"no data": None, "no JSON": "{oops", "null": "null", "a list": "[]"},
-    **{"no type": '{"jobId":"j","payload":1}', "null type": '{"type":null}'},
-    **{"a stack that is a number": '{"type":"main","target":{"stack":7}}', "nothing": ""},
-}
+    "no data": None, "no JSON": "{oops", "null": "null", "a list": "[]", "no type": '{"jobId":"j","payload":1}',
+    "null type": '{"type":null}', "a stack that is a number": '{"type":"main","target":{"stack":7}}', "nothing": "",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)

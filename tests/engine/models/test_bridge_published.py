@@ -142,13 +142,11 @@ def test_cron_passes_what_it_cannot_read_by(client: BridgeClient, garbage: str) 
 
 
 STUMBLES: dict[str, dict[str, Any]] = {
-    "null target": {"target": None},
-    "null capabilities": {"target": {"capabilities": None, "mode": "all"}},
-    **{"null server": {"target": {"server": None}}, "null rate limit": {"rateLimit": None}},
-    "null maximum": {"rateLimit": {"maxConcurrent": None}},
-    "maximum as text": {"rateLimit": {"maxConcurrent": "1"}},
-    **{"stack as text": {"target": {"stack": "node"}}, "target as text": {"target": "node"}},
-}
+    "null target": {"target": None}, "null capabilities": {"target": {"capabilities": None, "mode": "all"}},
+    "null server": {"target": {"server": None}}, "null rate limit": {"rateLimit": None},
+    "null maximum": {"rateLimit": {"maxConcurrent": None}}, "maximum as text": {"rateLimit": {"maxConcurrent": "1"}},
+    "stack as text": {"target": {"stack": "node"}}, "target as text": {"target": "node"},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("members", STUMBLES.values(), ids=STUMBLES)

@@ -33,14 +33,11 @@ def test_opts_are_those_of_node() -> None:
     fixed = ',"attempts":2,"backoff":{"type":"fixed","delay":1000}}'
     growing = '{"attempts":3,"backoff":{"type":"exponential","delay":2000},"timeout":9000}'
     for options, opts, rest in (
-        ({}, "{}", ""),
-        ({"lifo": True}, '{"lifo":true}', ""),
-        ({"delay_ms": 60000}, '{"delay":', "}"),
+        ({}, "{}", ""), ({"lifo": True}, '{"lifo":true}', ""), ({"delay_ms": 60000}, '{"delay":', "}"),
         ({"run_at_ms": 60000, "lifo": True, "attempts": 2}, '{"lifo":true,"delay":', fixed),
         ({"attempts": 3, "backoff": "exponential", "backoff_ms": 2000, "timeout_ms": 9000}, growing, ""),
-        ({"attempts": 2, "backoff_ms": 0}, '{"attempts":2}', ""),
-        ({"timestamp_ms": 77}, '{"timestamp":77}', ""),
-    ):
+        ({"attempts": 2, "backoff_ms": 0}, '{"attempts":2}', ""), ({"timestamp_ms": 77}, '{"timestamp":77}', ""),
+    ):  # fmt: skip
         fields = encoded(**options)
         assert (fields[0], fields[1], fields[2]) == ('{"n":1}', opts, rest)
         attempts, lifo = str(options.get("attempts", 1)), str(int(options.get("lifo", False)))
@@ -65,18 +62,14 @@ def test_what_is_written_is_read_again() -> None:
 
 
 @pytest.mark.feature("BL09", model="bull")
-@pytest.mark.parametrize(
-    ("backoff", "waits"),
-    [
-        ({"type": "exponential", "delay": 2000}, [2000, 6000, 14000, 30000]),
-        ({"type": "exponential", "delay": "2000"}, [2000, 6000, 14000, 30000]),
-        *(({"type": "exponential", "delay": 0}, [0, 0, 0, 0]), ({"type": "exponential"}, [0, 0, 0, 0])),
-        ({"type": "fixed", "delay": 500}, [500, 500, 500, 500]),
-        *(({"type": "geometric", "delay": 500}, [0, 0, 0, 0]), (300, [300, 300, 300, 300])),
-        *(("300", [300, 300, 300, 300]), (-5, [0, 0, 0, 0]), (1e300, [2**32 - 1] * 4), (True, [1, 1, 1, 1])),
-        *((None, [0, 0, 0, 0]), ("soon", [0, 0, 0, 0]), ([7], [0, 0, 0, 0]), ({}, [0, 0, 0, 0])),
-    ],
-)
+@pytest.mark.parametrize(("backoff", "waits"), [
+    ({"type": "exponential", "delay": 2000}, [2000, 6000, 14000, 30000]),
+    ({"type": "exponential", "delay": "2000"}, [2000, 6000, 14000, 30000]), ({"type": "exponential", "delay": 0}, [0, 0, 0, 0]),
+    ({"type": "exponential"}, [0, 0, 0, 0]), ({"type": "fixed", "delay": 500}, [500, 500, 500, 500]),
+    ({"type": "geometric", "delay": 500}, [0, 0, 0, 0]), (300, [300, 300, 300, 300]), ("300", [300, 300, 300, 300]),
+    (-5, [0, 0, 0, 0]), (1e300, [2**32 - 1] * 4), (True, [1, 1, 1, 1]), (None, [0, 0, 0, 0]), ("soon", [0, 0, 0, 0]),
+    ([7], [0, 0, 0, 0]), ({}, [0, 0, 0, 0]),
+])  # fmt: skip
 def test_waits_are_those_of_node(backoff: object, waits: list[int]) -> None:
     options = decoded({"backoff": backoff}, "9")
     assert [backoff_delay_ms(options, failures, lambda: 0.5) for failures in range(4)] == waits

@@ -18,10 +18,9 @@ FILE = Path(__file__).parents[2] / "conformance" / "golden" / "bull.json"
 PAYLOAD = {"msg": "hello", "n": 1}
 #: Bull divides scores by 4096 where it publishes times: the id's low bits stay behind the point.
 NAMES = {
-    **{"now": str(START_MS), "score3": str((START_MS + 60000) * 4096 + 3)},
-    **{"again4": str((START_MS + 2000) * 4096 + 4), "eta3": f"{START_MS + 60000}.0007"},
-    "eta4": f"{START_MS + 2000}.001",
-}
+    "now": str(START_MS), "score3": str((START_MS + 60000) * 4096 + 3), "again4": str((START_MS + 2000) * 4096 + 4),
+    "eta3": f"{START_MS + 60000}.0007", "eta4": f"{START_MS + 2000}.001",
+}  # fmt: skip
 
 
 class Golden:

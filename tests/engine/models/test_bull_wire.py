@@ -181,14 +181,10 @@ def test_due_jobs_come_by_time_and_then_by_their_whole_id(client: redis.Redis) -
     assert wired(client, "next_due_ms") == str(NOW_MS - 6)
 
 
-@pytest.mark.parametrize(
-    ("score", "due", "next_ms"),
-    [
-        *(("inf", False, 2**47), ("-inf", True, 0), ("-5", True, 0), (f"{2**60}", False, 2**47)),
-        *((f"{2**57}", False, 2**45), (f"{(NOW_MS + 1) * 4096 - 1}", True, NOW_MS)),
-        (f"{(NOW_MS + 1) * 4096}", False, NOW_MS + 1),
-    ],
-)
+@pytest.mark.parametrize(("score", "due", "next_ms"), [
+    ("inf", False, 2**47), ("-inf", True, 0), ("-5", True, 0), (f"{2**60}", False, 2**47), (f"{2**57}", False, 2**45),
+    (f"{(NOW_MS + 1) * 4096 - 1}", True, NOW_MS), (f"{(NOW_MS + 1) * 4096}", False, NOW_MS + 1),
+])  # fmt: skip
 def test_scores_of_any_size(client: redis.Redis, score: str, due: bool, next_ms: int) -> None:
     client.execute_command("ZADD", ROOT + "delayed", score, "5")
     assert bool(wired(client, "due", 10)) is due and bool(wired(client, "due", 1)) is due
@@ -277,10 +273,8 @@ def test_a_large_set_is_paged_without_an_order(client: redis.Redis) -> None:
 
 
 BODIES: list[tuple[dict[str, str], dict[str, Any]]] = [
-    ({"opts": "null"}, {"kind": "J", "name": "__default__"}),
-    ({"opts": "[]"}, {"kind": "J", "name": "__default__"}),
-    ({"opts": "7"}, {"kind": "J"}),
-    ({"opts": '{"name":"send"}'}, {"kind": "J", "name": "send"}),
+    ({"opts": "null"}, {"kind": "J", "name": "__default__"}), ({"opts": "[]"}, {"kind": "J", "name": "__default__"}),
+    ({"opts": "7"}, {"kind": "J"}), ({"opts": '{"name":"send"}'}, {"kind": "J", "name": "send"}),
     ({"opts": '{"name":5}'}, {"kind": "J", "name": "__default__"}),
     ({"opts": '{"name":""}'}, {"kind": "J", "name": "__default__"}),
     ({"opts": "{oops"}, {"kind": "corrupt", "why": "opts are no JSON"}),
@@ -289,10 +283,9 @@ BODIES: list[tuple[dict[str, str], dict[str, Any]]] = [
     ({"attempts": "3abc", "attemptsMade": " 2"}, {"kind": "J", "attempts": 3, "failures": 2}),
     ({"attempts": "-1", "attemptsMade": "-4"}, {"kind": "J", "attempts": 1, "failures": 0}),
     ({"attempts": "9" * 400, "timestamp": "9" * 400}, {"kind": "J", "attempts": 2**31 - 1, "enqueued_ms": 2**47}),
-    ({"more": "x", "timestamp": ""}, {"kind": "J", "enqueued_ms": 0}),
-    ({"opts": '{"lifo":"yes"}'}, {"kind": "J", "lifo": True}),
+    ({"more": "x", "timestamp": ""}, {"kind": "J", "enqueued_ms": 0}), ({"opts": '{"lifo":"yes"}'}, {"kind": "J", "lifo": True}),
     ({"opts": '{"lifo":null}'}, {"kind": "J", "lifo": False}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fields", "wanted"), BODIES)
@@ -332,14 +325,10 @@ def test_what_cannot_run_is_set_aside(client: redis.Redis) -> None:
     assert client.hgetall(ROOT + "ironclaim:aside") == {"404": "why not", "wait": "why not"}
 
 
-@pytest.mark.parametrize(
-    ("key", "wanted"),
-    [
-        *((name, "list") for name in ("wait", "active", "paused")),
-        *((name, "set") for name in ("completed", "failed")),
-        *((("delayed", "zset")), (("id", "string")), (("meta-paused", "string"))),
-    ],
-)
+@pytest.mark.parametrize(("key", "wanted"), [
+    *((name, "list") for name in ("wait", "active", "paused")), *((name, "set") for name in ("completed", "failed")),
+    ("delayed", "zset"), ("id", "string"), ("meta-paused", "string"),
+])  # fmt: skip
 def test_a_key_of_another_type_is_named(client: redis.Redis, key: str, wanted: str) -> None:
     client.hset(ROOT + key, "a", "b")
     with pytest.raises(redis.ResponseError, match=f"WRONGTYPE the key {ROOT}{key} is a hash, it must be a {wanted}"):

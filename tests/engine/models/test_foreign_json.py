@@ -24,9 +24,8 @@ for at = 2, #ARGV, 2 do raws[#raws + 1] = json_raw(members, ARGV[at]) end
 return { json_text(members), raws }"""
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=8,
-)
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3), max_leaves=8,
+)  # fmt: skip
 
 
 def run(url: str, script: str, *arguments: object) -> Any:
@@ -40,17 +39,13 @@ def with_functions(*names: str) -> str:
     return linked_functions(names, layers_of(scripts_folder(), "bananas"))
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "raw"),
-    [
-        ('{"a":9007199254740993,"b":1.0}', "a", b"9007199254740993"),
-        ('{"a":9007199254740993,"b":1.0}', "b", b"1.0"),
-        (' { "a" : { "b" : [ "}" , "\\"]" ] } , "c" : null } ', "a", b'{ "b" : [ "}" , "\\"]" ] }'),
-        *(('{"\\u0061":"x\\\\"}', "a", b'"x\\\\"'), ('{"a":1,"a":2}', "a", b"2"), ("{}", "a", None)),
-        *(("{ }", "a", None), ('{"a":"' + "[" * 2000 + '"}', "a", b'"' + b"[" * 2000 + b'"')),
-        ('{"a":' + "[" * 2000 + "]" * 2000 + "}", "a", b"[" * 2000 + b"]" * 2000),
-    ],
-)
+@pytest.mark.parametrize(("text", "name", "raw"), [
+    ('{"a":9007199254740993,"b":1.0}', "a", b"9007199254740993"), ('{"a":9007199254740993,"b":1.0}', "b", b"1.0"),
+    (' { "a" : { "b" : [ "}" , "\\"]" ] } , "c" : null } ', "a", b'{ "b" : [ "}" , "\\"]" ] }'),
+    ('{"\\u0061":"x\\\\"}', "a", b'"x\\\\"'), ('{"a":1,"a":2}', "a", b"2"), ("{}", "a", None), ("{ }", "a", None),
+    ('{"a":"' + "[" * 2000 + '"}', "a", b'"' + b"[" * 2000 + b'"'),
+    ('{"a":' + "[" * 2000 + "]" * 2000 + "}", "a", b"[" * 2000 + b"]" * 2000),
+])  # fmt: skip
 def test_a_member_keeps_its_bytes(ironclaim_url: str, text: str, name: str, raw: bytes | None) -> None:
     assert run(ironclaim_url, READ, text, name) == [raw, text.encode()]
 

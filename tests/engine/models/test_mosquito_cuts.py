@@ -179,14 +179,13 @@ ACTS = (nothing, sweep, hold, finish, retry, retry_at_once, release, release_and
 
 #: Each program, and where the job is when it begins.
 PROGRAMS: tuple[tuple[Program, str], ...] = (
-    *((programs.enqueue, "nowhere"), (programs.schedule, "nowhere"), (programs.promote, "scheduled")),
-    *((programs.succeed_v2, "waiting"), (programs.succeed_head, "waiting")),
-    *((programs.succeed_v2, "waiting twice"), (programs.succeed_head, "waiting twice")),
-    *((programs.fail_v2, "waiting"), (programs.fail_head, "waiting"), (programs.banish_v2, "waiting")),
-    *((programs.preempt_head, "waiting"), (programs.clean_up, "ours")),
-    *((programs.clean_up, "ours, of a dead worker"), (programs.clean_up, "theirs, of a dead overseer")),
+    (programs.enqueue, "nowhere"), (programs.schedule, "nowhere"), (programs.promote, "scheduled"),
+    (programs.succeed_v2, "waiting"), (programs.succeed_head, "waiting"), (programs.succeed_v2, "waiting twice"),
+    (programs.succeed_head, "waiting twice"), (programs.fail_v2, "waiting"), (programs.fail_head, "waiting"),
+    (programs.banish_v2, "waiting"), (programs.preempt_head, "waiting"), (programs.clean_up, "ours"),
+    (programs.clean_up, "ours, of a dead worker"), (programs.clean_up, "theirs, of a dead overseer"),
     (programs.clean_up, "theirs, without an overseer"),
-)
+)  # fmt: skip
 
 
 #: Acts at two cuts: a job that is given back is claimed once more between the next two commands.
@@ -256,8 +255,7 @@ def test_nothing_that_the_engine_does_meanwhile_costs_a_job(scene: Scene, progra
 #: producer has not enqueued yet counts as lost here. With `adopt_after_ms` none stays; the second value is the verdict then.
 COMES_BACK = (STAYS, "")
 DEATHS: dict[tuple[Program, str], list[str | tuple[str, str]]] = {
-    (programs.enqueue, "nowhere"): ["lost", "lost", "", ""],
-    (programs.schedule, "nowhere"): ["lost", "lost", ""],
+    (programs.enqueue, "nowhere"): ["lost", "lost", "", ""], (programs.schedule, "nowhere"): ["lost", "lost", ""],
     (programs.promote, "scheduled"): ["", "", "lost", "lost", "", ""],
     (programs.succeed_v2, "waiting"): ["", COMES_BACK, COMES_BACK, "", ""],
     (programs.succeed_head, "waiting"): ["", COMES_BACK, COMES_BACK, "", "again", "", ""],
@@ -267,7 +265,7 @@ DEATHS: dict[tuple[Program, str], list[str | tuple[str, str]]] = {
     (programs.preempt_head, "waiting"): ["", COMES_BACK, COMES_BACK, "", "", "lost", "", ""],
     (programs.clean_up, "ours, of a dead worker"): ["", "", "", "", "", "", "", ""],
     (programs.clean_up, "theirs, of a dead overseer"): ["", "", "", "", COMES_BACK, "lost", "", ""],
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow
