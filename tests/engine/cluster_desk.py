@@ -10,8 +10,7 @@ from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.models.lanes import Lanes
 from engine.models.lanes_keys import LanesKeys
 from engine.testing.server import LOOPBACK
-from tests.engine.desk import START_MS, TOMBSTONE, Desk
-from tests.engine.ops import Call, MakeTestQueue
+from tests.engine.using import START_MS, TOMBSTONE, Call, Desk, MakeTestQueue
 
 #: The node timeout of clusters in which no node fails: none is taken for dead because the machine stands still.
 CALM_MS = 60_000

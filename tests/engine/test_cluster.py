@@ -10,9 +10,8 @@ import pytest
 
 from engine.models.lanes import Lanes
 from tests.engine.cluster_desk import ClusterDesk, NotNow
-from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.scenes import accepted_by, created_by, drain
-from tests.engine.ops import Bury, Call, EnqueueMany, Extend, Failure, Finish, Lease, Operation, Release, Retry
+from tests.engine.using import LEASE_MS, Bury, Call, EnqueueMany, Extend, Failure, Finish, Lease, Operation, Release, Retry
 from tests.scenes import MOVING, Scene, busy
 
 # -- orders in which the keys move

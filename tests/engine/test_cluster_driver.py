@@ -14,8 +14,7 @@ from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.redis.exchange import Trouble, trouble_of_reply
 from engine.redis.scripts import Script
-from tests.engine.helpers.producing import PATIENCE_MS, refused
-from tests.engine.ops import Call, Claim, Count, Enqueue, Options
+from tests.engine.using import PATIENCE_MS, Call, Claim, Count, Enqueue, Options, refused
 
 #: Of calls that fail in the end.
 SHORT_MS = 300

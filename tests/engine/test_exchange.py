@@ -13,8 +13,7 @@ from engine.redis.exchange import Durability, FirstContact, InFlightCall, Replie
 from engine.redis.handshake import Handshake, check_node
 from engine.redis.scripts import Script
 from tests import golden
-from tests.engine.helpers.producing import raises
-from tests.engine.ops import Call, Count, ServerClock
+from tests.engine.using import Call, Count, ServerClock, raises
 
 WRITES, READS = Script("w", "#!lua\n", (), ()), Script("r", "#!lua flags=no-writes\n", (), ())
 

@@ -10,9 +10,8 @@ import redis
 from chaos.foreign_keys import BullKeys
 from engine import models
 from engine.models.foreign.bull import UNNAMED
-from tests.engine.desk import Desk
 from tests.engine.helpers import node_bull, waiting
-from tests.engine.ops import Enqueued, Finish, Lease, LeasedJob, Value
+from tests.engine.using import Desk, Enqueued, Finish, Lease, LeasedJob, Value
 
 #: In 2038: later than any test runs, and before scores lose the low bits of ids.
 START_MS = 2_150_000_000_000

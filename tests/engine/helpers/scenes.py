@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from engine.ops import admin, looks, schedules
-from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.ops import Drop, Enqueue, EnqueueMany, Finish, Operation
+from tests.engine.using import LEASE_MS, Desk, Drop, Enqueue, EnqueueMany, Finish, Operation
 from tests.scenes import CLASSES, PARENTS, SCENES, Scene
 
 #: How a reply says that the call did it now; a repeat says the same with another word.

@@ -6,8 +6,7 @@ import pytest
 
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.foreign.bananas import BananasModel
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Lease, LeasedJob
+from tests.engine.using import Lease, LeasedJob, refused
 
 GO = (
     '{"id":"j","name":"img","payload":{"u":1},"status":"pending","priority":"high","routing_key":"gpu",'

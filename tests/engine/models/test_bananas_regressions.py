@@ -8,9 +8,8 @@ import pytest
 
 from engine import Handlers, Job, Queue, Worker, models
 from engine.ops.looks import Look, Seen
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import some_handlers
 from tests.engine.models.bananas_desk import DAY_S, BananasDesk, desk, iso
+from tests.engine.using import at_work, some_handlers
 
 __all__ = ["desk"]
 

@@ -11,9 +11,7 @@ import pytest
 from engine import Handlers, Job, Queue, Scheduler, Worker, models
 from engine.bananas_worker import read
 from engine.logs import JsonFormatter
-from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.producing import raises
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import Book, at_work, make_worker, raises, wait_until
 
 
 @pytest.fixture(params=["document", "live"])

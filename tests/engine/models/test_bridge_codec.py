@@ -12,8 +12,7 @@ from engine.models.foreign.bridge import BridgeModel
 from engine.models.foreign.foreign import pack, unpack
 from engine.options import checked
 from engine.outcomes import backoff_delay_ms
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing
+from tests.engine.using import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing, refused
 
 MODEL = BridgeModel("q", "bridge")
 #: The first job of the reference dump, from its type to the time of its enqueue.

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker, models
-from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import at_work, wait_until
 
 __all__ = ["client"]
 

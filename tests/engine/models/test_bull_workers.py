@@ -13,9 +13,8 @@ from chaos.foreign_keys import BullKeys
 from engine import AsyncQueue, Handlers, Job, Malformed, PriorityQueue, Queue, Worker, models
 from engine.models.foreign.bull import UNNAMED
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.node_bull import NodeBull
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import Book, at_work, make_worker, wait_until
 
 WIRE = BullKeys("bull:q:")
 

@@ -7,9 +7,8 @@ import pytest
 
 from engine.errors import ServerUnavailable
 from tests.conformance.models import ALL, FOREIGN
-from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain
-from tests.engine.ops import Count, Extend, Failure, Lease, LeasedJob, Listing, Release, Retry
+from tests.engine.using import LEASE_MS, START_MS, Count, Desk, Extend, Failure, Lease, LeasedJob, Listing, Release, Retry
 from tests.scenes import PLAIN, Scene
 
 BY_HAND = ("discard", "requeue", "run_now")

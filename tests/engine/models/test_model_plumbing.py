@@ -11,8 +11,7 @@ from engine import AsyncQueue, Malformed, Queue, ScriptFault, UnsupportedFeature
 from engine.models.foreign import foreign
 from engine.models.foreign.foreign import pack, unpack
 from engine.redis.scripts import declared_uses, functions_of_formats, layers_of, linked_functions, load_model, scripts_folder
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Enqueue, Lease, LeasedJob, Pause
+from tests.engine.using import Enqueue, Lease, LeasedJob, Pause, refused
 
 LISTED = functions_of_formats(scripts_folder() / "foreign")
 REQUIRED = [name for name, optional in LISTED.items() if not optional]

@@ -9,10 +9,9 @@ import pytest
 
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.ops.claims import Bury, Failure, Release, Retry
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import DEADLINE_S
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
+from tests.engine.using import DEADLINE_S, refused
 
 MINUTE_MS = 60_000
 

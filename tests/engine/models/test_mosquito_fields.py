@@ -10,8 +10,7 @@ from engine.models.foreign.mosquito import DEFAULTS, MosquitoModel, decode, left
 from engine.options import checked
 from engine.parameters import Parameters
 from engine.serializers import Serializers
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Lease, LeasedJob, Options
+from tests.engine.using import Lease, LeasedJob, Options, refused
 
 LEASE = Lease("1795233562980:120", 1, "1:1")
 

@@ -11,11 +11,10 @@ from engine import Queue, ScriptFault, models
 from engine.models import Layout
 from engine.models.foreign.mosquito import FINDINGS
 from engine.worker.machine.sweeping import tick
-from tests.engine.desk import LEASE_MS
 from tests.engine.models.crystal import Crystal
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
-from tests.engine.ops import Bury, EnqueueMany, Failure, Finish, Retry
+from tests.engine.using import LEASE_MS, Bury, EnqueueMany, Failure, Finish, Retry
 
 OTHER: dict[Layout, Layout] = {"live": "document", "document": "live"}
 

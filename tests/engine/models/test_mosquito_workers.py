@@ -11,10 +11,8 @@ from engine import Bury, Handlers, Job, Queue, RetryLater, Worker, WorkerGroup, 
 from engine.models import Layout
 from engine.testing import run_all
 from tests.engine.helpers import backwards
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import raises, some_handlers
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.models.crystal import Crystal
+from tests.engine.using import at_work, raises, some_handlers, wait_until
 
 NAMES, DAY_MS = ("critical_job", "normal_job", "low_job"), 86_400_000
 
