@@ -14,6 +14,7 @@ from engine import ConnectOptions, Queue
 from engine.redis import handshake
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.desk import desk as desk
+from tests.engine.desk import lent
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.databases import Database, new_database
 from tests.engine.helpers.postgres import Postgres
@@ -50,8 +51,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def queue(ironclaim_url: str) -> Iterator[Queue]:
     """Nothing is in it."""
-    with Queue("q", url=ironclaim_url) as made:
-        yield made
+    yield from lent(Queue("q", url=ironclaim_url))
 
 
 @pytest.fixture
@@ -65,8 +65,7 @@ def nowhere(closed_port: int) -> Iterator[Queue]:
 @pytest.fixture
 def direct(ironclaim_url: str) -> Iterator[Queue]:
     """The same queue past the relay, or beside the face that the test is about."""
-    with Queue("q", url=ironclaim_url) as made:
-        yield made
+    yield from lent(Queue("q", url=ironclaim_url))
 
 
 @pytest.fixture
@@ -79,8 +78,7 @@ def client(ironclaim_url: str) -> Iterator[Any]:
 @pytest.fixture
 def raw(ironclaim_url: str) -> Iterator[Any]:
     """The same, which gives bytes as they are."""
-    with redis.Redis.from_url(ironclaim_url) as made:
-        yield made
+    yield from lent(redis.Redis.from_url(ironclaim_url))
 
 
 @pytest.fixture
@@ -113,9 +111,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def face(kind: str, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[Any]:
     """An empty queue of either kind, called as if it blocked. No call is sent twice because the machine is busy: a repeat
     says so in its result."""
-    made = hurried(kind, runner, "q", ironclaim_url, timeout_ms=60_000)
-    yield made
-    made.close()
+    yield from lent(hurried(kind, runner, "q", ironclaim_url, timeout_ms=60_000))
 
 
 @pytest.fixture

@@ -120,6 +120,12 @@ def then(method: str) -> Callable[..., Any]:
     return done
 
 
+def lent(made: Any) -> Iterator[Any]:
+    """What a fixture gives, closed in the end."""
+    with closing(made):
+        yield made
+
+
 class Desk:
     """One queue under a clock that the test moves. What only prepares it returns it: the next step follows in the same line."""
 
@@ -473,5 +479,4 @@ def write_run(client: redis.Redis, key: str, **fields: str | int) -> None:
 @pytest.fixture
 def desk(ironclaim_url: str) -> Iterator[Desk]:
     """An empty desk."""
-    with closing(Desk(ironclaim_url)) as made:
-        yield made
+    yield from lent(Desk(ironclaim_url))

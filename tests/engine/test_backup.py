@@ -23,7 +23,7 @@ from engine.backup.taking import BackupFailed, Taken, take
 from engine.testing import EmbeddedServer, start_guarded
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.command.running import ROOT, ironclaim, said
-from tests.engine.using import CUT_OFF, WRITES, Claim, Finish, at_work, refused, run_texts, some_handlers, wait_until
+from tests.engine.using import CUT_OFF, WRITES, Claim, Finish, at_work, lent, refused, run_texts, some_handlers, wait_until
 
 #: What a restored queue has of its own: the two keys that kept it closed, its era, and the mark in the counters.
 OWN = {b"era", b"stats"}
@@ -43,8 +43,7 @@ def second_server() -> Iterator[EmbeddedServer]:
 @pytest.fixture
 def target(second_server: EmbeddedServer) -> Iterator[Queue]:
     second_server.flush()
-    with Queue("q", url=second_server.url) as queue:
-        yield queue
+    yield from lent(Queue("q", url=second_server.url))
 
 
 @contextmanager

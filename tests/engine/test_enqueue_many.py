@@ -15,7 +15,7 @@ from engine.queue import producing
 from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.using import Desk, EnqueueMany, Relay, claim, full, hurried, ids_of, refused
+from tests.engine.using import Desk, EnqueueMany, Relay, claim, full, hurried, ids_of, lent, refused
 
 
 @pytest.fixture
@@ -28,8 +28,7 @@ def queue(kind: str, runner: asyncio.Runner, relay: Relay, history: Recorder) ->
     """A recorded queue through the relay."""
     made = hurried(kind, runner, "q", relay.url, observer=history)
     made.counts()
-    yield made
-    made.close()
+    yield from lent(made)
 
 
 def new_jobs(count: int, **options: Any) -> list[NewJob]:

@@ -15,6 +15,7 @@ from chaos.foreign_keys import BridgeKeys
 from engine import models
 from engine.redis.scripts import scripts_folder
 from tests.conformance.desk import ModelDesk
+from tests.engine.desk import lent
 
 KEYS = BridgeKeys("bridge:")
 #: A time of the reference dump; results of tests do not depend on it.
@@ -130,17 +131,13 @@ def _now_ms() -> int:
 @pytest.fixture
 def desk(ironclaim_url: str) -> Iterator[ModelDesk]:
     """The engine's side of a Bridge keyspace."""
-    made = ModelDesk(ironclaim_url, models.Bridge())
-    yield made
-    made.close()
+    yield from lent(ModelDesk(ironclaim_url, models.Bridge()))
 
 
 @pytest.fixture
 def client(ironclaim_url: str) -> Iterator[BridgeClient]:
     """The original's side of it."""
-    made = BridgeClient(ironclaim_url)
-    yield made
-    made.close()
+    yield from lent(BridgeClient(ironclaim_url))
 
 
 def waiting(client: BridgeClient) -> list[str]:

@@ -11,7 +11,7 @@ from chaos.foreign_keys import BullKeys
 from engine import models
 from engine.models.foreign.bull import UNNAMED
 from tests.engine.helpers import node_bull, waiting
-from tests.engine.using import Desk, Enqueued, Finish, Lease, LeasedJob, Value
+from tests.engine.using import Desk, Enqueued, Finish, Lease, LeasedJob, Value, lent
 
 #: In 2038: later than any test runs, and before scores lose the low bits of ids.
 START_MS = 2_150_000_000_000
@@ -80,9 +80,7 @@ class BullDesk(Desk):
 @pytest.fixture
 def bull(ironclaim_url: str) -> Iterator[BullDesk]:
     """An empty desk."""
-    made = BullDesk(ironclaim_url)
-    yield made
-    made.close()
+    yield from lent(BullDesk(ironclaim_url))
 
 
 @pytest.fixture

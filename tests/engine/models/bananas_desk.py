@@ -9,7 +9,7 @@ import pytest
 from chaos.foreign_keys import BananasKeys
 from engine import models
 from engine.ops.claims import Attributes, Bury, Claim, Claimed, Failure, Finish, LeasedJob, Retry, Value
-from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.desk import LEASE_MS, Desk, lent
 from tests.engine.ops import Enqueue as EnqueueOperation
 from tests.engine.ops import Lease, Options
 
@@ -153,6 +153,4 @@ def iso(ms: int) -> str:
 @pytest.fixture(params=["document", "live", "routed"])
 def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Any:
     """Each layout, one after the other."""
-    made = BananasDesk(ironclaim_url, request.param)
-    yield made
-    made.close()
+    yield from lent(BananasDesk(ironclaim_url, request.param))

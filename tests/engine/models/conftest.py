@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import redis
 
+from tests.engine.desk import lent
+
 
 @pytest.fixture
 def client(ironclaim_url: str) -> Any:
-    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as made:
-        yield made
+    yield from lent(redis.Redis.from_url(ironclaim_url, decode_responses=True))

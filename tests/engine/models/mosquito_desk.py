@@ -10,6 +10,7 @@ from engine import models
 from engine.models import Layout
 from engine.models.foreign.mosquito import DEFAULTS
 from tests.conformance.desk import ModelDesk
+from tests.engine.desk import lent
 from tests.engine.models.crystal import Crystal
 from tests.engine.ops import Beat, Enqueue, LeasedJob, Options
 
@@ -72,6 +73,4 @@ class MosquitoDesk(ModelDesk):
 @pytest.fixture(params=["live", "document"])
 def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Any:
     """An empty one."""
-    made = MosquitoDesk(ironclaim_url, request.param)
-    yield made
-    made.close()
+    yield from lent(MosquitoDesk(ironclaim_url, request.param))

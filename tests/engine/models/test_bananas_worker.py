@@ -11,15 +11,13 @@ import pytest
 from engine import Handlers, Job, Queue, Scheduler, Worker, models
 from engine.bananas_worker import read
 from engine.logs import JsonFormatter
-from tests.engine.using import Book, at_work, make_worker, raises, wait_until
+from tests.engine.using import Book, at_work, lent, make_worker, raises, wait_until
 
 
 @pytest.fixture(params=["document", "live"])
 def queue(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Queue]:
     """Both layouts, one after the other."""
-    made = Queue("q", models.Bananas(layout=request.param), url=ironclaim_url)
-    yield made
-    made.close()
+    yield from lent(Queue("q", models.Bananas(layout=request.param), url=ironclaim_url))
 
 
 def run_all(queue: Queue, environ: dict[str, str], book: Book, count: int, *names: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker, models
 from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client
-from tests.engine.using import at_work, wait_until
+from tests.engine.using import at_work, lent, wait_until
 
 __all__ = ["client"]
 
@@ -17,12 +17,7 @@ QUICK: dict[str, Any] = {"sweep_ms": 50, "lease_ms": 60_000, "prefetch": 0, "bea
 
 @pytest.fixture
 def queue(ironclaim_url: str) -> Any:
-    with Queue("q", models.Bridge(), url=ironclaim_url) as made:
-        yield made
-
-
-def own(ironclaim_url: str) -> Queue:
-    return Queue("q", models.Bridge(), url=ironclaim_url)
+    yield from lent(Queue("q", models.Bridge(), url=ironclaim_url))
 
 
 def handlers(*names: str) -> tuple[Handlers, list[str]]:
@@ -41,10 +36,10 @@ def handlers(*names: str) -> tuple[Handlers, list[str]]:
 
 
 @pytest.mark.feature("BQ02", "BQ03", "BQ04", "BQ31", "BQ36", model="bridge")
-def test_a_worker_registers_beats_leads_and_takes_its_leave(ironclaim_url: str, client: BridgeClient) -> None:
+def test_a_worker_registers_beats_leads_and_takes_its_leave(queue: Queue, client: BridgeClient) -> None:
     made, _ = handlers("email")
     is_: dict[str, Any] = {"stack": "node", "capabilities": ["sms", "email"], "region": "us-east"}
-    with own(ironclaim_url) as queue, at_work(Worker(queue, made, name="worker-1", **is_, **QUICK)):
+    with at_work(Worker(queue, made, name="worker-1", **is_, **QUICK)):
         wait_until(lambda: client.redis.exists(KEYS.heartbeat("worker-1")), "the first beat, which is not an interval late")
         about = json.loads(str(client.redis.get(KEYS.worker("worker-1"))))
         assert list(about) == ["serverId", "stack", "region", "capabilities", "lastSeen", "pid", "hostname"]
@@ -57,10 +52,10 @@ def test_a_worker_registers_beats_leads_and_takes_its_leave(ironclaim_url: str, 
 
 
 @pytest.mark.feature("BQ03", model="bridge")
-def test_a_heartbeat_lives_for_30_seconds_unless_told_otherwise(ironclaim_url: str, client: BridgeClient) -> None:
+def test_a_heartbeat_lives_for_30_seconds_unless_told_otherwise(queue: Queue, client: BridgeClient) -> None:
     made, _ = handlers("email")
     settings = {name: value for name, value in QUICK.items() if name != "beat_ms"}
-    with own(ironclaim_url) as queue, at_work(Worker(queue, made, name="worker-1", **settings)):
+    with at_work(Worker(queue, made, name="worker-1", **settings)):
         left_ms: list[Any] = []
 
         def beaten() -> bool:
@@ -72,43 +67,43 @@ def test_a_heartbeat_lives_for_30_seconds_unless_told_otherwise(ironclaim_url: s
 
 
 @pytest.mark.parametrize("name", ["active", "heartbeat:w"])
-def test_a_worker_with_the_name_of_a_key_of_the_registry_is_refused(ironclaim_url: str, client: BridgeClient, name: str) -> None:
+def test_a_worker_with_the_name_of_a_key_of_the_registry_is_refused(queue: Queue, client: BridgeClient, name: str) -> None:
     """1.3.12."""
     made, _ = handlers("email")
     client.dispatch()
-    with own(ironclaim_url) as queue, pytest.raises(Malformed, match="worker name"):
+    with pytest.raises(Malformed, match="worker name"):
         Worker(queue, made, name=name, **QUICK).run()
     assert client.redis.llen(KEYS.waiting) == 1 and not client.redis.exists(KEYS.workers)
 
 
 @pytest.mark.feature("BQ34", model="bridge")
-def test_what_a_job_skips_and_where_it_is_sent_on(queue: Queue, ironclaim_url: str, client: BridgeClient) -> None:
+def test_what_a_job_skips_and_where_it_is_sent_on(queue: Queue, client: BridgeClient) -> None:
     made, ran = handlers("email", "big")
     skipped = client.dispatch(payload={"raise": "TypeError"}, retry={"attempts": 3, "skipOn": ["TypeError"]})
     rerouted = client.dispatch(payload={"raise": "MemoryError"}, retry={"attempts": 0, "rerouteOn": {"MemoryError": "big"}})
-    with own(ironclaim_url) as its, at_work(Worker(its, made, **QUICK)):
+    with at_work(Worker(queue, made, **QUICK)):
         wait_until(lambda: client.status(skipped) == client.status(rerouted) == "failed", "both have ended")
         wait_until(lambda: "big" in ran, "it was sent on")
     assert ran.count("email") == 2 and client.redis.exists(KEYS.data(f"{rerouted}>reroute")) == 1
 
 
 @pytest.mark.feature("BQ29", "BQ30", model="bridge")
-def test_a_foreign_job_waits_between_its_runs_and_dies(queue: Queue, ironclaim_url: str, client: BridgeClient) -> None:
+def test_a_foreign_job_waits_between_its_runs_and_dies(queue: Queue, client: BridgeClient) -> None:
     made, ran = handlers("email")
     backoff = {"type": "exponential", "delay": 20, "maxDelay": 30}
     job = client.dispatch(payload={"raise": "TypeError"}, retry={"attempts": 2, "backoff": backoff})
-    with own(ironclaim_url) as its, at_work(Worker(its, made, **QUICK)):
+    with at_work(Worker(queue, made, **QUICK)):
         wait_until(lambda: client.status(job) == "dead", "it died")
     assert len(ran) == 3 and client.redis.lrange(KEYS.dead, 0, -1) == [job] and client.data(job)["attempts"] == 2
     assert json.loads(str(client.redis.get(KEYS.result(job))))["error"]["message"] == "as asked"
 
 
 @pytest.mark.feature("BQ36", model="bridge")
-def test_a_graceful_stop_leaves_no_job_behind(ironclaim_url: str, client: BridgeClient) -> None:
+def test_a_graceful_stop_leaves_no_job_behind(queue: Queue, client: BridgeClient) -> None:
     """6.4: the original's shutdown in mid-job left status `active`, in no list."""
     made, ran = handlers("email")
     jobs = [client.dispatch() for _ in range(30)]
-    with own(ironclaim_url) as its, at_work(Worker(its, made, concurrency=1, **QUICK)):
+    with at_work(Worker(queue, made, concurrency=1, **QUICK)):
         wait_until(lambda: ran, "it works")
     left: Any = client.redis.lrange(KEYS.waiting, 0, -1)
     statuses = {job: client.status(job) for job in jobs}

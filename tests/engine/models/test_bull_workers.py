@@ -14,15 +14,14 @@ from engine import AsyncQueue, Handlers, Job, Malformed, PriorityQueue, Queue, W
 from engine.models.foreign.bull import UNNAMED
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.node_bull import NodeBull
-from tests.engine.using import Book, at_work, make_worker, wait_until
+from tests.engine.using import Book, at_work, lent, make_worker, wait_until
 
 WIRE = BullKeys("bull:q:")
 
 
 @pytest.fixture
 def queue(ironclaim_url: str) -> Iterator[Queue]:
-    with Queue("q", models.Bull(), url=ironclaim_url) as made:
-        yield made
+    yield from lent(Queue("q", models.Bull(), url=ironclaim_url))
 
 
 @pytest.fixture
@@ -143,8 +142,7 @@ def test_a_stop_waits_for_what_runs_and_gives_the_rest_back(queue: Queue, node: 
 
 @pytest.fixture
 def priorities(ironclaim_url: str) -> Iterator[PriorityQueue]:
-    with PriorityQueue("q", url=ironclaim_url) as made:
-        yield made
+    yield from lent(PriorityQueue("q", url=ironclaim_url))
 
 
 @pytest.mark.feature("BL34", model="bull")

@@ -8,7 +8,7 @@ import pytest
 from engine.errors import ServerUnavailable
 from tests.conformance.models import ALL, FOREIGN
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain
-from tests.engine.using import LEASE_MS, START_MS, Count, Desk, Extend, Failure, Lease, LeasedJob, Listing, Release, Retry
+from tests.engine.using import LEASE_MS, START_MS, Count, Desk, Extend, Failure, Lease, LeasedJob, Listing, Retry, lent
 from tests.scenes import PLAIN, Scene
 
 BY_HAND = ("discard", "requeue", "run_now")
@@ -35,9 +35,7 @@ class ForeignDesk(Desk):
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * name.endswith("-live")) for name in ALL])
 def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Desk]:
     """An empty desk of each model."""
-    made = (ForeignDesk if request.param in FOREIGN else Desk)(ironclaim_url, ALL[request.param])
-    yield made
-    made.close()
+    yield from lent((ForeignDesk if request.param in FOREIGN else Desk)(ironclaim_url, ALL[request.param]))
 
 
 def leased(desk: Desk) -> tuple[Lease, ...]:
@@ -106,6 +104,6 @@ def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole
             desk.refuses(operation, "OOM", ServerUnavailable)
         assert desk.run(Extend((first,), 1, LEASE_MS, desk.now_ms + 3000)).items[0][0] == "ok"
         assert desk.finish(first) == [("ok", "finished")] and desk.retry(second) == ("ok", "retried")
-        assert desk.run(Release((third,))).items == (("ok", "released"),)
+        assert desk.release(third) == [("ok", "released")]
         assert [job.lease.job for job in desk.claim("b")] == ["j3"]
         assert [lease.job for lease, _ in desk.tick(LEASE_MS + 1).sweep().leases] == ["j3"]

@@ -12,7 +12,7 @@ from engine.models import Layout
 from engine.testing import run_all
 from tests.engine.helpers import backwards
 from tests.engine.models.crystal import Crystal
-from tests.engine.using import at_work, raises, some_handlers, wait_until
+from tests.engine.using import at_work, lent, raises, some_handlers, wait_until
 
 NAMES, DAY_MS = ("critical_job", "normal_job", "low_job"), 86_400_000
 
@@ -25,15 +25,12 @@ def layout(request: pytest.FixtureRequest) -> Layout:
 
 @pytest.fixture
 def queue(layout: Layout, ironclaim_url: str) -> Iterator[Queue]:
-    with Queue("ok_job", models.Mosquito(layout=layout, success_ttl_s=600), url=ironclaim_url) as made:
-        yield made
+    yield from lent(Queue("ok_job", models.Mosquito(layout=layout, success_ttl_s=600), url=ironclaim_url))
 
 
 @pytest.fixture
 def theirs(layout: Layout, ironclaim_url: str) -> Iterator[Crystal]:
-    made = Crystal(ironclaim_url, "ok_job", layout)
-    yield made
-    made.close()
+    yield from lent(Crystal(ironclaim_url, "ok_job", layout))
 
 
 @pytest.fixture
