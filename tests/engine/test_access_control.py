@@ -10,11 +10,10 @@ import pytest
 import redis
 
 from engine import AsyncQueue, Channel, Queue, ServerUnavailable, UnsafeServer, Worker, queues
-from engine.ops.base import ServerClock
 from engine.redis.handshake import Handshake, check_version, parse_hello
 from record.history import HistoryFile, load_file
 from record.recorder import Recorder
-from tests.engine.helpers.producing import raises, refused, some_handlers
+from tests.engine.using import ServerClock, raises, refused, some_handlers
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 NO_DANGER = "~* &* +@all -@dangerous"

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.calendar import Cron, Unreadable, calendar, read_cron
-from engine.ops.schedules import Timing
-from tests.engine.helpers.producing import refused
+from tests.engine.using import Timing, refused
 from tests.walks import examples
 
 DAY_S = 86_400

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, ConnectOptions, DataLoss, Malformed, Queue, UnsupportedFeature, Worker, models
-from engine.ops.admin import NoteEra
-from engine.ops.workers import Beat
 from engine.testing import EmbeddedServer
+from tests.engine.ops import Beat, NoteEra
 from tests.engine.using import DEADLINE_S, Desk, Relay, at_work, raises, raw_client, refused, seen, some_handlers, wait_until
 
 QUICK = ConnectOptions(idle_check_ms=0)

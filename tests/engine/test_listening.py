@@ -11,11 +11,10 @@ import redis
 from redis.exceptions import ResponseError
 
 from engine import ConnectOptions, Malformed, UnsafeServer
-from engine.ops.workers import ClientConnection
 from engine.redis import dialer
 from engine.redis.dialer import AsyncNotifier, Notifier, Subscription, identify, own_addresses
 from engine.redis.endpoint import Address, Endpoint, Node
-from tests.engine.helpers.producing import refused
+from tests.engine.using import ClientConnection, refused
 
 NODE = Node("h", 1, "a")
 

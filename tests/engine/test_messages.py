@@ -9,10 +9,9 @@ import pytest
 
 import engine
 from engine import EngineError, Malformed, Queue, ServerUnavailable
-from engine.ops.base import Call
 from engine.redis import exchange
 from tests.conformance.declared import every_operation
-from tests.engine.helpers.producing import refused, some_handlers
+from tests.engine.using import Call, refused, some_handlers
 
 LISTED = "engine.JobOptions lists them"
 CALLS: list[tuple[Callable[[Any], Any], str]] = [

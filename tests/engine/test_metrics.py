@@ -6,8 +6,7 @@ import re
 import pytest
 
 from engine import AsyncQueue, Queue, join_metrics, models
-from engine.ops.workers import Beat
-from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.using import LEASE_MS, Beat, Desk
 
 
 @pytest.mark.feature("BN33")

@@ -1,8 +1,7 @@
 """Administration of jobs on a desk: operations with an identity each, as `queue.jobs` and `queue.dead` make them."""
 
 from engine.ops import admin
-from engine.ops.claims import Bury, Failure
-from tests.engine.desk import Desk
+from tests.engine.using import Bury, Desk, Failure
 
 
 def alter(desk: Desk, action: admin.AdminAction, state: str, *jobs: str) -> admin.Alter:

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from engine.ops.jobs import Lease
-from tests.engine.desk import Desk
 from tests.engine.helpers import lanes_state, mixed_oracle, mixed_state, mixed_work
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
+from tests.engine.using import Desk, Lease
 
 NAMES = ("mail", "sms", "push")
 LATE_MS = 5_000

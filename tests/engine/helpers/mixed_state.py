@@ -3,11 +3,10 @@ that nothing is left of what has ended but what is documented (lanes_keys.py).""
 
 from typing import Any
 
-from engine.ops.looks import Inspect
-from tests.engine.desk import Desk
 from tests.engine.helpers import lanes_state, mixed_oracle
 from tests.engine.helpers.mixed_work import BLUR_MS
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
+from tests.engine.using import Desk, Inspect
 
 #: Indices and settings, and what expires by itself: they say nothing of a single job that is compared nowhere else.
 COMMON = {

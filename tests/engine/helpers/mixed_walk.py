@@ -4,11 +4,10 @@ oracle would tell."""
 from typing import Any
 
 from engine.ops import base, jobs
-from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Release, Retry, Swept
 from engine.worker.machine.sweeping import tick
-from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.mixed_sides import LATE_MS, NAMES
 from tests.engine.helpers.mixed_users import Users
+from tests.engine.using import LEASE_MS, Bury, Drop, Failure, Finish, LeasedJob, Release, Retry, Swept
 
 
 def ends_of(lease: jobs.Lease) -> dict[str, tuple[base.Operation, str]]:

@@ -8,10 +8,8 @@ import pytest
 
 from chaos.foreign_keys import BananasKeys
 from engine import models
-from engine.ops.claims import Attributes, Bury, Claim, Claimed, Failure, Finish, LeasedJob, Retry, Value
 from tests.engine.desk import LEASE_MS, Desk, lent
-from tests.engine.ops import Enqueue as EnqueueOperation
-from tests.engine.ops import Lease, Options
+from tests.engine.ops import Attributes, Bury, Claim, Claimed, Enqueue, Failure, Finish, Lease, LeasedJob, Options, Retry, Value
 
 DAY_S = 86_400
 #: START_MS as it stands in jobs.
@@ -36,7 +34,7 @@ class BananasDesk(Desk):
         not_after_ms = self.now_ms + 10_000
         for job in jobs:
             nonce = job.encode().ljust(8, b"-")[:8]
-            operation = EnqueueOperation(job, name, payload, nonce, Options(**options), not_after_ms=not_after_ms)
+            operation = Enqueue(job, name, payload, nonce, Options(**options), not_after_ms=not_after_ms)
             assert self.run(operation).result == "created"
         return self
 

@@ -10,9 +10,8 @@ from engine import models
 from engine.models import Layout
 from engine.models.foreign.mosquito import DEFAULTS
 from tests.conformance.desk import ModelDesk
-from tests.engine.desk import lent
 from tests.engine.models.crystal import Crystal
-from tests.engine.ops import Beat, Enqueue, LeasedJob, Options
+from tests.engine.using import Beat, Enqueue, LeasedJob, Options, lent
 
 KIND = "ok_job"
 #: The incarnation of the worker "a".

@@ -7,9 +7,8 @@ import time
 import pytest
 
 from engine import Handlers, Job, Queue, Worker, models
-from engine.ops.looks import Look, Seen
 from tests.engine.models.bananas_desk import DAY_S, BananasDesk, desk, iso
-from tests.engine.using import at_work, some_handlers
+from tests.engine.using import Look, Seen, at_work, some_handlers
 
 __all__ = ["desk"]
 

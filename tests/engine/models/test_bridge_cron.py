@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from engine.models.foreign.bridge import BridgeModel
-from engine.ops.schedules import ListSchedules, RemoveSchedule
 from tests.conformance.desk import ModelDesk
-from tests.engine.desk import START_MS
 from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk, waiting
+from tests.engine.using import START_MS, ListSchedules, RemoveSchedule
 
 __all__ = ["client", "desk"]
 

@@ -8,10 +8,9 @@ import pytest
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.foreign.bull import UNNAMED, BullModel
 from engine.models.foreign.foreign import unpack
-from engine.ops.jobs import Enqueue, Lease, Options
 from engine.options import checked
 from engine.outcomes import backoff_delay_ms
-from tests.engine.helpers.producing import refused
+from tests.engine.using import Enqueue, Lease, Options, refused
 
 MODEL = BullModel("q", "bull")
 

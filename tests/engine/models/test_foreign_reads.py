@@ -7,10 +7,9 @@ import pytest
 
 from chaos.foreign_keys import BridgeKeys, MosquitoKeys
 from engine import models
-from engine.ops.looks import NoteProgress
 from tests.conformance.desk import ModelDesk
-from tests.engine.desk import START_MS
 from tests.engine.helpers.bridge_client import desk as bridge
+from tests.engine.using import START_MS, NoteProgress
 
 __all__ = ["bridge"]
 BRIDGE = BridgeKeys("bridge:")

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine.models.foreign.mosquito import FINDINGS
-from engine.ops.claims import LeasedJob, Release
-from tests.engine.desk import LEASE_MS
 from tests.engine.models import crystal_programs as programs
 from tests.engine.models.crystal import Crystal
 from tests.engine.models.crystal_programs import OVERSEER, Program
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
+from tests.engine.using import LEASE_MS, LeasedJob, Release
 
 
 class Scene:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, UnsupportedFeature, models
-from engine.ops.claims import Bury, Failure, Release, Retry
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
-from tests.engine.using import DEADLINE_S, refused
+from tests.engine.using import DEADLINE_S, Bury, Failure, Release, Retry, refused
 
 MINUTE_MS = 60_000
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, UnsupportedFeature, WrongKeyType, models
-from engine.ops.admin import SetMetadata
 from engine.queue.admin import JobMetadata
-from tests.engine.helpers.producing import refused
+from tests.engine.using import SetMetadata, refused
 
 pytestmark = pytest.mark.feature("MQ16", model="mosquito")
 
