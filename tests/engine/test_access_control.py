@@ -39,16 +39,13 @@ def use_everything(url: str) -> None:
         queue.schedules.put("often", "add", 3, every_ms=60_000)
         queue.pause("add", length_ms=1)
         queue.resume("add")
-        assert Worker(queue, handlers, sweep_ms=50).run(burst=True) == "empty"
-        assert queue.results.wait(parent).get() == 2
+        assert Worker(queue, handlers, sweep_ms=50).run(burst=True) == "empty" and queue.results.wait(parent).get() == 2
         (dead, *_) = queue.dead.list()
         assert queue.dead.requeue(dead.id).done and queue.jobs.cancel(dead.id).done
         assert queue.dead.requeue_all() == 2 and queue.counts().waiting == 2
         lock = queue.locks.acquire("nightly", ttl_ms=60_000)
-        assert lock is not None and queue.locks.release(lock)
-        assert queue.stats() and queue.metrics() and queue.workers.list() == []
-        assert [found.name for found in queues(url)] == ["q"]
-        assert next(queue.events.read("0", wait_ms=1_000)).job == parent
+        assert lock is not None and queue.locks.release(lock) and queue.stats() and queue.metrics() and queue.workers.list() == []
+        assert [found.name for found in queues(url)] == ["q"] and next(queue.events.read("0", wait_ms=1_000)).job == parent
         queue.schedules.remove("often")
         queue.obliterate()
 
@@ -98,8 +95,7 @@ def test_a_refusal_names_its_command(as_user: AsUser, command: str) -> None:
 def test_hello_is_read_in_both_protocols_and_the_oldest_version_is_good() -> None:
     fields: list[Any] = [b"server", b"redis", b"version", b"7.0.15", b"proto", 2, b"role", b"master", b"modules", []]
     wanted = {"server": "redis", "redis_version": "7.0.15", "role": "master"}
-    assert parse_hello(fields) == wanted
-    assert parse_hello(dict(zip(fields[::2], fields[1::2], strict=True))) == wanted
+    assert parse_hello(fields) == wanted and parse_hello(dict(zip(fields[::2], fields[1::2], strict=True))) == wanted
     check_version(wanted)
     refusal, old = redis.ResponseError("NOPERM info"), [b"version", b"6.2.14"]
     answers = [refusal, refusal, refusal, old, [1, 0]]

@@ -49,8 +49,7 @@ async def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_t
         # The note of the era, the contact, the one that left alone, the others in two calls, whose pieces the
         # relay may read in any portions.
         note, contact, first, *others = writes
-    assert (note, contact, first, sum(others)) == (0, 1, 1, 100)
-    assert ids_of(direct, "waiting") == ["contact", *jobs]
+    assert (note, contact, first, sum(others)) == (0, 1, 1, 100) and ids_of(direct, "waiting") == ["contact", *jobs]
 
 
 @pytest.mark.usefixtures("patient")
@@ -249,8 +248,7 @@ async def test_a_server_that_is_gone_for_a_while_delays_what_is_gathered_and_los
         tasks += [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(300)]
         asyncio.get_running_loop().call_later(0.1, relay.up)
         assert {end.result for end in await asyncio.gather(*tasks)} <= {"created", "repeated"}
-        assert len(queue.driver._connections._idle[None]) <= CONNECTIONS_MAX
-        assert not queue.driver.permits.locked()
+        assert len(queue.driver._connections._idle[None]) <= CONNECTIONS_MAX and not queue.driver.permits.locked()
     assert direct.counts().waiting == 601
 
 

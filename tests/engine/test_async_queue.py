@@ -50,10 +50,8 @@ async def test_a_task_cancelled_in_mid_call_leaves_no_unread_reply_in_the_pool(r
             cancelled += task.cancelled()
             relay.delay_s = 0.0
             # A reply of another kind than the one that was given up: mixed up, it would not even parse.
-            assert (await queue.counts()).srv_us > 0
-            assert (await queue.enqueue("work", {}, id=f"next{number}")).result == "created"
-            assert len((await queue.snapshot()).states) == 6
-            assert all(connection.is_connected for connection in idle_of(queue))
+            assert (await queue.counts()).srv_us > 0 and (await queue.enqueue("work", {}, id=f"next{number}")).result == "created"
+            assert len((await queue.snapshot()).states) == 6 and all(connection.is_connected for connection in idle_of(queue))
         assert len(idle_of(queue)) == 1 and cancelled > 0 and not queue.gathering._of_loops.here()._under_way
     assert {f"next{number}" for number in range(10)} <= set(ids_of(direct, "waiting"))
 
@@ -146,8 +144,7 @@ async def test_when_close_has_ended_the_connections_are_closed_and_the_next_call
         sock = idle._writer.get_extra_info("socket")
         await queue.close()
         # The loop has not turned since.
-        assert sock.fileno() == -1 and idle_of(queue) == []
-        assert (await queue.driver.send(queue.model.call(Count()))).definite
+        assert sock.fileno() == -1 and idle_of(queue) == [] and (await queue.driver.send(queue.model.call(Count()))).definite
 
 
 async def test_the_async_driver_waits_for_no_end_of_a_connection_given_up(relay: Relay, client: Any, monkeypatch: Any) -> None:

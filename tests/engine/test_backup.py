@@ -120,8 +120,7 @@ def test_it_holds_exactly_the_keys_of_one_instant_while_the_queue_is_worked(queu
     now_ms = queue.driver.server_now_ms()
     assert lasting(held, now_ms) == lasting(seen[-1], now_ms)
     assert len(held) > 10_000 and archive.totals["entries"] > len(held), "keys changed while it was taken"
-    assert archive.totals["sequence"] > 10_050 and archive.totals["paused_ms"] > 0
-    assert not list(tmp_path.glob("*.partial"))
+    assert archive.totals["sequence"] > 10_050 and archive.totals["paused_ms"] > 0 and not list(tmp_path.glob("*.partial"))
 
 
 def goes_on(queue: Queue) -> None:
@@ -183,8 +182,7 @@ def test_a_restored_queue_goes_on_where_it_was(queue: Queue, target: Queue, tmp_
     assert leased <= changed <= leased | places | OWN
     with raw(target) as client:
         assert client.zcard("ic:{q}:active") == client.zcard("ic:{q}:held:k:acme") == 0
-        assert client.zscore("ic:queues", "q") is not None
-        assert client.lrange("ic:{q}:era", 0, 0)[0].split()[1] == b"9"
+        assert client.zscore("ic:queues", "q") is not None and client.lrange("ic:{q}:era", 0, 0)[0].split()[1] == b"9"
         for job in held:
             run = run_texts(client, f"ic:{{q}}:run:{job.lease.job}")
             assert int(run["fence"]) > restored.instant_ms >= job.lease.fence
@@ -223,8 +221,7 @@ def test_keys_nobody_can_read_are_restored_as_they_were_and_stop_no_lease(queue:
     with raw(target) as client:
         assert client.lrange(target.model.keys.run("bad"), 0, -1) == [b"x"]
         assert client.hgetall(prefix + b"job:\xff") == {b"a": b"b"} and client.get(prefix + b"result:\xff") == b"\xfe"
-    assert restored.given_back == 3
-    assert sorted(job.lease.job for job in claimed(target, "send", counter=2)) == ["good", "waits"]
+    assert restored.given_back == 3 and sorted(job.lease.job for job in claimed(target, "send", counter=2)) == ["good", "waits"]
     assert [job.id for job in target.dead.list()] == ["bad"]
     # A value that no server reads is refused by the name of its key, and the queue stays closed. The first value, which is
     # whatever the server scans first, is another matter: it tells of the server's version.
@@ -250,8 +247,7 @@ def test_jobs_run_once_in_a_restored_queue_of_another_name(queue: Queue, second_
     with Queue("copy", url=second_server.url, prefix="other") as copy:
         assert restore(Archive(file), copy, quiet).given_back == 100
         Worker(copy, handlers, sweep_ms=50).run(burst=True)
-        assert sorted(ran) == sorted(set(ids) - {lease.job for lease in held[:100]})
-        assert copy.counts().finished == 500
+        assert sorted(ran) == sorted(set(ids) - {lease.job for lease in held[:100]}) and copy.counts().finished == 500
     with redis.Redis.from_url(second_server.url) as client:
         assert {key.split(b":")[0] for key in client.scan_iter()} == {b"other"}
 
@@ -355,8 +351,7 @@ def test_a_killed_backup_leaves_no_backup_and_holds_nobody_up(queue: Queue, tmp_
         # Were the pause without an end, this would raise at its deadline.
         assert queue.enqueue("work", {}).created
     assert not file.exists() and file.with_name("q.backup.partial").exists()
-    assert said("backup", "q", str(file), "--url", queue.url)["sequence"] == 2
-    assert content(file).keys() >= {b"seq", b"lane:work"}
+    assert said("backup", "q", str(file), "--url", queue.url)["sequence"] == 2 and content(file).keys() >= {b"seq", b"lane:work"}
     assert not file.with_name("q.backup.partial").exists()
 
 
@@ -376,8 +371,7 @@ def test_a_killed_restore_leaves_a_closed_queue_and_is_run_again(queue: Queue, t
         assert 0 < len(keys_of(target)) < len(content(file))
     kept = file.rename(tmp_path / "kept.backup")
     refused(NotEmpty, "another backup is being restored there", restore, Archive(backed_up(queue, tmp_path)), target, quiet)
-    assert said("restore", str(kept), "--url", target.url)["given_back"] == len(held) == 10
-    assert target.counts().waiting == 500
+    assert said("restore", str(kept), "--url", target.url)["given_back"] == len(held) == 10 and target.counts().waiting == 500
     changed = {key for key, value in content(kept).items() if keys_of(target).get(key) != value}
     assert changed <= {b"active", b"lane:work/k", *(f"run:{job.lease.job}".encode() for job in held)} | OWN
 
@@ -394,8 +388,7 @@ def test_the_process_that_began_last_restores(queue: Queue, target: Queue, tmp_p
 
     with pytest.raises(Overtaken), Queue("q", url=target.url) as older:
         restore(archive, older, overtake)
-    assert again[0].sequence == 1_000 and target.counts().waiting == 1_000
-    assert target.enqueue("work", {}).created
+    assert again[0].sequence == 1_000 and target.counts().waiting == 1_000 and target.enqueue("work", {}).created
 
 
 def test_the_commands_tell_what_they_did_and_what_is_wrong(queue: Queue, target: Queue, tmp_path: Path) -> None:

@@ -164,8 +164,7 @@ def test_a_call_that_could_not_be_written_is_sent_again(queue: Queue, client: An
     pool.give_back(connection)
     if way == "depart":
         flight = queue.driver.depart(queue.model.call(Count()))
-        assert isinstance(flight.failure, redis.ConnectionError)
-        assert queue.driver.arrive(flight).reply.waiting == 1
+        assert isinstance(flight.failure, redis.ConnectionError) and queue.driver.arrive(flight).reply.waiting == 1
     else:
         (sent,) = queue.driver.send_many([queue.model.call(Count())])
         assert isinstance(sent, Sent) and sent.reply.waiting == 1
@@ -215,6 +214,5 @@ def test_a_forked_child_begins_anew(queue: Queue, client: Any) -> None:
     # As in the child of a fork that Python did not make.
     pool._pid = 0
     queue.gathering._pid = 0
-    assert pool.take_idle(0) is None
-    assert queue.enqueue("work", {}).created and queue.gathering._pid == os.getpid()
+    assert pool.take_idle(0) is None and queue.enqueue("work", {}).created and queue.gathering._pid == os.getpid()
     assert pool._pid == os.getpid() and client.info("stats")["total_connections_received"] == before + 1

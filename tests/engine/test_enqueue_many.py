@@ -219,8 +219,7 @@ def test_a_failure_of_all_is_that_failure(relay: Relay, queue: Any, direct: Queu
 def test_rule_03_it_starts_once_more_when_its_estimate_of_the_time_was_off(queue: Any, direct: Queue) -> None:
     queue.driver.clock.learn(queue.driver.server_now_ms() * 1000 - 3_600_000_000, time.monotonic_ns())
     # On a busy machine a reply may take longer than the engine waits for it: then its second copy is told `repeated`.
-    assert set(results(queue.enqueue_many(new_jobs(2500)))) <= {"created", "repeated"}
-    assert direct.counts().waiting == 2500
+    assert set(results(queue.enqueue_many(new_jobs(2500)))) <= {"created", "repeated"} and direct.counts().waiting == 2500
 
 
 def test_rule_31_a_late_refusal_after_an_unanswered_send_is_no_refusal(relay: Relay, history: Recorder, queue: Any) -> None:
@@ -243,8 +242,7 @@ def test_history_rows_hold_one_item_for_each_job(relay: Relay, history: Recorder
     assert [item["result"] for item in done["items"]] == ["repeated", "duplicate", "repeated"]
     for number, (before, after) in enumerate(zip(invoke["items"], done["items"], strict=True)):
         assert (before["job"], before["priority"], before["delay_ms"], before["lane"]) == (f"j{number}", 7, 5, "work")
-        assert {name: value for name, value in after.items() if name != "result"} == before
-        assert isinstance(before["crc"], int)
+        assert {name: value for name, value in after.items() if name != "result"} == before and isinstance(before["crc"], int)
 
 
 OUTSIDE = [[1, b"cc", []], [1, b"d", []], [1, b"q", []], [1, b"c"], [b"x", b"c", []], None, [1, b"c", [b"a", 1]]]

@@ -159,8 +159,7 @@ local raw = tombstone_of(7, ARGV[1], tonumber(ARGV[2]), pack_token(ARGV[3]))
 local read = envelope_open(raw)
 return {{ read.kind, read.outcome, read.enqueue_nonce, read.fence, read.nonce, #raw }}"""
     *found, size = raw_client.eval(text, 0, nonce, fence, token)
-    assert found == [b"T", b"cancelled", nonce, str(fence).encode(), token.encode()]
-    assert size <= 9 + len(nonce) + len(token)
+    assert found == [b"T", b"cancelled", nonce, str(fence).encode(), token.encode()] and size <= 9 + len(nonce) + len(token)
 
 
 @given(BYTES)

@@ -60,8 +60,7 @@ def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
     expected = [("claimed", "j1", "a"), ("claimed", "j2", "a"), ("buried", "j1", "bad"), ("requeued", "j1", "")]
     expected += [("released", "j2", ""), ("cancelled", "j3", ""), ("discarded", "j4", ""), ("promoted", "late", "")]
     expected += [("paused", "", "500"), ("paused", "", ""), ("resumed", "", "")]
-    assert told(desk) == expected
-    assert [event.name for event in desk.queue.events.read("0", wait_ms=0)][-3:] == ["main", "*", "*"]
+    assert told(desk) == expected and [event.name for event in desk.queue.events.read("0", wait_ms=0)][-3:] == ["main", "*", "*"]
     forget_what_was(desk)
     assert len(desk.tick(500).claim("b", limit=3)) == 3
     desk.sweep_past(LEASE_MS + 1)
@@ -160,8 +159,7 @@ def test_about_so_many_are_kept(desk: Desk) -> None:
     on(desk, 150)
     for page in range(5):
         desk.run(desk.enqueue_many_operation(*(f"j{page}-{number}" for number in range(100))))
-    assert 150 <= desk.redis.xlen(desk.keys.events) <= 250
-    assert told(desk)[-1] == ("created", "j4-99", "waiting")
+    assert 150 <= desk.redis.xlen(desk.keys.events) <= 250 and told(desk)[-1] == ("created", "j4-99", "waiting")
 
 
 @pytest.mark.parametrize(("field", "value"), [

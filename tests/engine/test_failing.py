@@ -214,8 +214,7 @@ def test_an_error_that_the_job_skips_ends_it_without_another_run(queue: Queue, c
     info: Any = queue.jobs.get("p")
     assert (info.state, info.last_error, info.ended_ms) == ("skipped", result.error, result.ended_ms)
     assert [job.id for job in queue.jobs.list("finished", error="KeyError")] == ["p"]
-    assert client.get(queue.model.keys.job("p")).startswith("\\xa0\x15")
-    assert client.hget(queue.model.keys.stats, "skipped") == "1"
+    assert client.get(queue.model.keys.job("p")).startswith("\\xa0\x15") and client.hget(queue.model.keys.stats, "skipped") == "1"
 
 
 @pytest.mark.feature("BQ34")
@@ -301,8 +300,7 @@ def test_a_rule_that_raises_says_nothing_and_is_logged(queue: Queue, caplog: pyt
     handlers("work")(raises(ValueError("no")))
     queue.enqueue("work", None, id="j", attempts=2, backoff_ms=0)
     Worker(queue, handlers, sweep_ms=20).run(burst=True)
-    assert [job.failures for job in queue.jobs.list("dead")] == [2]
-    assert "these rules say nothing of a ValueError" in caplog.text
+    assert [job.failures for job in queue.jobs.list("dead")] == [2] and "these rules say nothing of a ValueError" in caplog.text
 
 
 @pytest.mark.parametrize("way", ["thread", "coroutine", "process"])
@@ -405,8 +403,7 @@ def test_each_failed_run_leaves_one_entry_with_its_trace_until_ten_are_kept(desk
     state = desk.run_hash("j")
     assert (state["errors"], state["error"], state["failures"]) == ("12", "boom 11", "12")
     kept = {f"e{run % 10}": f"{desk.now_ms - 12 + run} {fences[run]} failed boom {run}\0at line {run}" for run in range(2, 12)}
-    assert entries(desk, "j") == kept
-    assert desk.finished(desk.one().lease).redis.exists(desk.keys.run("j")) == 0
+    assert entries(desk, "j") == kept and desk.finished(desk.one().lease).redis.exists(desk.keys.run("j")) == 0
 
 
 def test_a_retry_and_a_burial_cut_off_anywhere_note_the_run_once(desk: Desk) -> None:

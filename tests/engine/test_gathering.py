@@ -153,8 +153,7 @@ def test_a_thread_that_is_interrupted_while_it_waits_takes_its_job_back(relay: R
             refused(Interrupted, "", queue.enqueue, "work", None, id="withdrawn")
     finally:
         signal.signal(signal.SIGUSR2, before)
-    assert [end.result for end in held.release()] == ["created"]
-    assert queue.enqueue("work", None, id="after").created
+    assert [end.result for end in held.release()] == ["created"] and queue.enqueue("work", None, id="after").created
     assert ids_of(direct, "waiting") == ["contact", "first", "after"]
 
 
@@ -303,8 +302,7 @@ def test_copies_of_an_enqueue_have_one_stamp(relay: Relay, queue: Queue, direct:
     # The one that waits loses patience and sends its own.
     wait_until(lambda: held.ends[2].done(), "the other thread has sent its own")
     goes_on.set()
-    assert [end.result for end in held.release()] == ["created"] * 3
-    assert len(stamps) == 3 and len(set(stamps)) == 1
+    assert [end.result for end in held.release()] == ["created"] * 3 and len(stamps) == 3 and len(set(stamps)) == 1
     assert sorted(ids_of(direct, "waiting")) == ["contact", "first", "leads", "other"]
 
 

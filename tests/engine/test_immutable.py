@@ -74,8 +74,7 @@ def test_it_is_the_dataclass_that_the_standard_library_makes(looked_at: int, dec
         assert (one.a, one.b, one.late) == (1, "b", 2) and (other.a, other.c) == (2, [3])
         assert one == first(1, late=2) and hash(one) == hash(first(1, late=2)) and one != first(1)
         assert other == second(1) and one != second(0) and repr(other) == "second 2"
-        assert replace(one, a=5) == first(5, late=2) and copy.deepcopy(one) == one
-        assert not hasattr(one, "__dict__")
+        assert replace(one, a=5) == first(5, late=2) and copy.deepcopy(one) == one and not hasattr(one, "__dict__")
         # Of a frozen one with slots the standard library of Python 3.11 fails in another way.
         refused((AttributeError, TypeError), "", setattr, one, "d", 1)
         refused(TypeError, "", first)

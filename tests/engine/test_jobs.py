@@ -132,8 +132,7 @@ def test_jobs_are_changed_by_hand(face: Any, ironclaim_url: str) -> None:
         told = face.jobs.cancel("waits")
         assert (told.done, told.state, face.jobs.state("waits")) == (done, state, "cancelled")
         assert str(told) == f"waits: {words} {state}"
-    assert face.enqueue("work", {}, id="waits").state == "cancelled"
-    assert face.enqueue("work", {}, unique="u", id="again").created
+    assert face.enqueue("work", {}, id="waits").state == "cancelled" and face.enqueue("work", {}, unique="u", id="again").created
     assert face.jobs.run_now("later").done and face.jobs.state("later") == "waiting"
     assert face.jobs.remove("again").done and face.jobs.run_now("nobody").state == "gone"
     run_all(ironclaim_url)
@@ -167,8 +166,7 @@ def test_requeue_all_passes_by_what_is_held_and_ends(desk: Desk) -> None:
     for _ in range(3):
         desk.run(Bury(tuple(Failure(job.lease, "no") for job in desk.claim(limit=100))))
     assert desk.queue.dead.requeue_all("main", limit=150) == 150 and desk.queue.dead.requeue_all() == 80
-    assert [job.id for job in desk.queue.dead.list()] == ["first"]
-    assert [job.lease.job for job in desk.claim(limit=300)] == jobs
+    assert [job.id for job in desk.queue.dead.list()] == ["first"] and [job.lease.job for job in desk.claim(limit=300)] == jobs
 
 
 @pytest.mark.feature("BL26", "BL27")

@@ -75,8 +75,7 @@ def test_a_reaped_job_goes_back_to_its_old_place_and_a_crash_is_counted(desk: De
     first, _ = (job.lease for job in desk.leased("j1", "j2"))
     assert desk.later(LEASE_MS).leases == (), "a lease holds to the end of its last millisecond"
     reaped = desk.later(1)
-    assert [(lease.job, crashes) for lease, crashes in reaped.leases] == [("j1", 1), ("j2", 1)]
-    assert reaped.leases[0][0] == first
+    assert [(lease.job, crashes) for lease, crashes in reaped.leases] == [("j1", 1), ("j2", 1)] and reaped.leases[0][0] == first
     assert (desk.run_hash("j1").get("nonce"), desk.run_hash("j1")["crashes"]) == (None, "1")
     assert desk.sweep().leases == () and order(desk) == ["j1", "j2"]
 
@@ -91,8 +90,7 @@ def test_rule_13_a_claim_promotes_up_to_100_due_jobs_first(desk: Desk) -> None:
 def test_rule_13_claims_and_sweeps_say_how_long_one_may_sleep(desk: Desk) -> None:
     assert desk.run(desk.claim_operation()).sleep_ms == 1000
     desk.enqueue("soon", delay_ms=300)
-    assert desk.run(desk.claim_operation()).sleep_ms == 300 and desk.sweep().sleep_ms == 300
-    assert desk.later(100).sleep_ms == 200
+    assert desk.run(desk.claim_operation()).sleep_ms == 300 and desk.sweep().sleep_ms == 300 and desk.later(100).sleep_ms == 200
     desk.enqueue("now")
     claimed = desk.run(Claim("z" * 16, 1, 1, 150, desk.now_ms + 100, "z", 1000, ("main",)))
     assert (len(claimed.jobs), claimed.sleep_ms) == (1, 150)

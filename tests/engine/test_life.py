@@ -142,8 +142,7 @@ def test_what_a_start_raises_ends_the_worker_and_nothing_is_claimed(queue: Queue
     handlers.hooks.on_stop(lambda: called.append("stop"))
     queue.enqueue("work", 1)
     refused(ConnectionError, "no database", Worker(queue, handlers).run, burst=True)
-    assert (called, queue.counts().waiting) == ([], 1)
-    assert "connect failed, so nothing is run here" in caplog.text
+    assert (called, queue.counts().waiting) == ([], 1) and "connect failed, so nothing is run here" in caplog.text
 
 
 @pytest.mark.parametrize("raises", [ValueError, SystemExit, asyncio.CancelledError])
@@ -157,8 +156,7 @@ def test_what_a_stop_raises_is_only_logged(queue: Queue, caplog: pytest.LogCaptu
         raise raises
 
     handlers.hooks.on_stop(lambda: called.append("first"))
-    assert Worker(queue, handlers).run(burst=True) == "empty"
-    assert called == ["first", "last"] and "fails failed" in caplog.text
+    assert Worker(queue, handlers).run(burst=True) == "empty" and called == ["first", "last"] and "fails failed" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["group", "shards"])
@@ -295,8 +293,7 @@ def test_an_async_hook_that_raises_is_a_failed_run_and_at_the_start_the_end(queu
 
     for job in ("enter", "leave"):
         queue.enqueue("work", 1, id=job, attempts=1)
-    assert Worker(queue, handlers, sweep_ms=50).run(burst=True) == "empty"
-    assert sorted(ids_of(queue, "dead")) == ["enter", "leave"]
+    assert Worker(queue, handlers, sweep_ms=50).run(burst=True) == "empty" and sorted(ids_of(queue, "dead")) == ["enter", "leave"]
     assert [run_of(queue, job)["error"].partition(":")[0] for job in ("enter", "leave")] == ["PermissionError", "CancelledError"]
 
     @handlers.hooks.on_start

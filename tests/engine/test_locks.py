@@ -24,8 +24,7 @@ def test_a_lock_has_one_holder_until_it_is_given_back(face: Any) -> None:
     assert face.locks.acquire("other") is not None, "another name is another lock"
     longer = face.locks.extend(lock, ttl_ms=120_000)
     assert (longer.fence, longer.token, longer.renewals) == (lock.fence, lock.token, 1)
-    assert longer.until_ms >= lock.until_ms + 59_000
-    assert face.locks.release(longer) is True and face.locks.release(longer) is True
+    assert longer.until_ms >= lock.until_ms + 59_000 and face.locks.release(longer) is True and face.locks.release(longer) is True
     assert (following := face.locks.acquire("nightly")) is not None and following.fence > lock.fence
     assert face.locks.release(lock) is True, "it was given back once already, and the new holder is untouched"
     assert face.locks.acquire("nightly") is None
@@ -89,8 +88,7 @@ def test_rule_06_fences_rise_within_one_millisecond_and_rule_10_after_a_step_bac
     for number in range(3):
         fences.append(desk.run(acquire(desk, f"{number}" * 16)).fence)
         desk.run(ReleaseLock("nightly", f"{number}" * 16))
-    assert fences == [START_MS, START_MS + 1, START_MS + 2]
-    assert desk.run(acquire(desk, "a" * 16)).result == "held"
+    assert fences == [START_MS, START_MS + 1, START_MS + 2] and desk.run(acquire(desk, "a" * 16)).result == "held"
     assert desk.tick(-3_600_000).run(acquire(desk, "b" * 16)).until_ms == desk.now_ms + 5_000
     desk.tick(5_000)
     assert desk.run(acquire(desk, "b" * 16)).fence == START_MS + 4

@@ -266,8 +266,7 @@ def test_a_filter_that_raises_keeps_no_answer_of_a_child_back(queue: Queue, line
     run(queue, some_handlers(says_to_odd), processes=1)
     odd.removeFilter(broken)
     kept = [queue.results.get(job) for job in ("a", "b")]
-    assert [result and result.get() for result in kept] == ["a", "b"]
-    assert capsys.readouterr().err.count("ValueError: no") == 2
+    assert [result and result.get() for result in kept] == ["a", "b"] and capsys.readouterr().err.count("ValueError: no") == 2
 
 
 def test_a_record_is_sent_without_what_only_its_process_knows() -> None:
@@ -331,8 +330,7 @@ def output_of(folder: Path, queue: Queue, config: str, *options: str) -> tuple[l
 def test_log_json_holds_whatever_the_module_configures(queue: Queue, tmp_path: Path, config: str, processes: str) -> None:
     lines, _ = output_of(tmp_path, queue, config, "--log-json", "--processes", processes)
     found = [json.loads(line) for line in lines]
-    assert fields(said(found, "hello")) == OF_J
-    assert fields(said(found, "hello from a coroutine")) == ("w", "q", "k", "later", 1)
+    assert fields(said(found, "hello")) == OF_J and fields(said(found, "hello from a coroutine")) == ("w", "q", "k", "later", 1)
     # The configuration turns off the loggers that were there before it; those of the worker stay on.
     assert [line["level"] for line in found if line["message"].startswith("worker w: queue q")] == ["info"]
 
@@ -348,8 +346,7 @@ def test_without_log_json_the_module_decides_how_records_look(queue: Queue, tmp_
 @pytest.mark.slow
 def test_log_json_that_cannot_hold_says_so(queue: Queue, tmp_path: Path) -> None:
     lines, file = output_of(tmp_path, queue, "file", "--log-json", "--processes", "1")
-    assert not lines
-    assert file.count("OWN hello\n") == 1 and "--log-json: the modules have configured logging" in file
+    assert not lines and file.count("OWN hello\n") == 1 and "--log-json: the modules have configured logging" in file
 
 
 def test_lines_of_the_command_name_the_job(queue: Queue, tmp_path: Path) -> None:

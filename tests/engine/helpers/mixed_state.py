@@ -37,8 +37,7 @@ def compare(desk: Desk, oracle: mixed_oracle.MixedOracle, schedules: SchedulesOr
     for state in ("waiting", "delayed", "active", "dead", "done", "blocked"):
         assert getattr(counts, state) == len(wanted.get(state, [])), state
     assert (counts.finished, counts.buried) == (oracle.finished, oracle.buried)
-    assert set(lanes_state.members(desk, desk.keys.handing)) == set(oracle.handing)
-    assert counts.handing == len(oracle.handing)
+    assert set(lanes_state.members(desk, desk.keys.handing)) == set(oracle.handing) and counts.handing == len(oracle.handing)
     _compare_looks(desk, oracle, ids)
     _compare_keys(desk, oracle)
     _compare_schedules(desk, schedules)
@@ -66,8 +65,7 @@ def _compare_keys(desk: Desk, oracle: mixed_oracle.MixedOracle) -> None:
     assert run >= {job for job, work in works.items() if work.claims}
     # The error of a dead or skipped job is its result; the finishes here have none.
     with_error = {job for job, work in works.items() if work.state == "dead"} | (oracle.skipped & set(oracle.done))
-    assert keys.pop("result", set()) == with_error
-    assert _strings(desk, "unique", keys.pop("unique", set())) == oracle.uniques
+    assert keys.pop("result", set()) == with_error and _strings(desk, "unique", keys.pop("unique", set())) == oracle.uniques
     dedups = {dedup: job for dedup, (job, until_ms) in oracle.dedups.items() if until_ms > now_ms}
     assert _strings(desk, "dedup", keys.pop("dedup", set())) == dedups
     waits = {job: work.waits for job, work in works.items() if work.waits}

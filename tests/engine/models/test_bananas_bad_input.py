@@ -38,8 +38,7 @@ def test_a_body_that_is_no_job_is_dead_with_the_reason_and_the_next_one_runs(des
 def sets_aside_bad(desk: BananasDesk) -> None:
     """A claim takes the good one, and what is none is dead."""
     claimed = desk.claimed()
-    assert [leased.lease.job for leased in claimed.jobs] == ["good"] and claimed.corrupt == ("bad",)
-    assert desk.dead() == ["bad"]
+    assert [leased.lease.job for leased in claimed.jobs] == ["good"] and claimed.corrupt == ("bad",) and desk.dead() == ["bad"]
 
 
 def test_a_due_body_that_only_the_server_reads_holds_up_no_claim(desk: BananasDesk) -> None:
@@ -73,8 +72,7 @@ def test_ids_of_any_text_run(desk: BananasDesk) -> None:
     uuid = "550e8400-e29b-41d4-a716-446655440000"
     for job in ("a:b:c", "x" * 5000, uuid, "cron:n:5", "with space", "\xfc", "new\nline"):
         (leased,) = desk.go(job).take()
-        assert leased.lease.job == job and desk.succeed(leased.lease)[0] == "ok"
-        assert desk.body(job)["status"] == "completed"
+        assert leased.lease.job == job and desk.succeed(leased.lease)[0] == "ok" and desk.body(job)["status"] == "completed"
 
 
 def test_an_id_that_cannot_be_said_stops_nothing(desk: BananasDesk) -> None:

@@ -183,8 +183,7 @@ def test_6_2_what_a_foreign_worker_has_left_behind_comes_back_where_that_is_aske
     assert never.processing() == ["j"]
     never.close()
     desk = BananasDesk(ironclaim_url, "document", adopt_after_ms=30_000)
-    assert desk.past(27_000).processing() == ["j"]
-    assert desk.past(12_000).processing() == [] and desk.waiting() == ["j"]
+    assert desk.past(27_000).processing() == ["j"] and desk.past(12_000).processing() == [] and desk.waiting() == ["j"]
     desk.close()
 
 

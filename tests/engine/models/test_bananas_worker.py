@@ -66,8 +66,7 @@ def test_job_specialized_takes_its_job_types_and_routes_alone(queue: Queue) -> N
             queue.enqueue(name, {}, id=f"{name}-{route}", route=route)
     environ = {"WORKER_MODE": "job-specialized", "WORKER_JOB_TYPES": "train, mail", "WORKER_ROUTING_KEYS": "gpu,default"}
     run_all(queue, {**environ, "WORKER_CONCURRENCY": "3"}, book, 4, "resize", "train", "mail")
-    assert sorted(book.by("w")) == ["mail-default", "mail-gpu", "train-default", "train-gpu"]
-    assert queue.counts().waiting == 5
+    assert sorted(book.by("w")) == ["mail-default", "mail-gpu", "train-default", "train-gpu"] and queue.counts().waiting == 5
 
 
 @pytest.mark.slow
@@ -106,8 +105,7 @@ def test_a_run_that_takes_too_long_has_failed(ironclaim_url: str) -> None:
     with Queue("q", models.Bananas(timeout_ms=100), url=ironclaim_url) as queue:
         queue.enqueue("slow", {}, id="j", attempts=1)
         Worker(queue, handlers).run(burst=True)
-        assert [info.id for info in queue.jobs.list("dead")] == ["j"]
-        assert "not done within 100 ms" in str(queue.jobs.get("j"))
+        assert [info.id for info in queue.jobs.list("dead")] == ["j"] and "not done within 100 ms" in str(queue.jobs.get("j"))
 
 
 @pytest.mark.feature("BN11", "BN28", "BN37", model="bananas")

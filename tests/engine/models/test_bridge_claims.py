@@ -99,8 +99,7 @@ def test_two_kinds_of_workers_never_claim_one_job(desk: ModelDesk, client: Bridg
     for job in ours:
         # One that was put into the list once more, as a foreign cron pass does it.
         client.redis.lpush(KEYS.waiting, job)
-    assert client.claim() is None and claim(desk, "c") == []
-    assert client.redis.get(KEYS.running("email")) == "60"
+    assert client.claim() is None and claim(desk, "c") == [] and client.redis.get(KEYS.running("email")) == "60"
 
 
 def test_a_lock_of_a_foreign_client_holds_us_off(desk: ModelDesk, client: BridgeClient) -> None:

@@ -33,8 +33,7 @@ def test_a_schedule_of_ours_stands_on_the_wire(desk: ModelDesk, client: BridgeCl
     assert client.data("report")["payload"] == {"to": "z"}
     assert client.data("report")["schedule"] == {"cron": "*/10 * * * *", "timezone": "UTC"}
     schedules.remove("report")
-    assert client.redis.zcard(KEYS.cron) == 0
-    assert client.redis.exists(KEYS.data("report"), KEYS.status("report")) == 0
+    assert client.redis.zcard(KEYS.cron) == 0 and client.redis.exists(KEYS.data("report"), KEYS.status("report")) == 0
 
 
 @pytest.mark.feature("BQ09", model="bridge")
@@ -63,8 +62,7 @@ def test_an_entry_of_a_foreign_client_ticks_and_is_rescheduled(desk: ModelDesk, 
     assert client.redis.zscore(KEYS.cron, job) == FIRST_MS + 300_000 and desk.turn() == []
     run = client.data(reply.jobs[0])
     assert (run["type"], run["schedule"], run["metadata"], run["attempts"]) == ("main", {}, {"own": [1.0]}, 0)
-    assert run["createdAt"] == FIRST_MS
-    assert client.data(job)["schedule"]["cron"] == "*/5 * * * *" and client.status(job) == "cron"
+    assert run["createdAt"] == FIRST_MS and client.data(job)["schedule"]["cron"] == "*/5 * * * *" and client.status(job) == "cron"
     assert len(desk.to(FIRST_MS + 300_000).turn()) == 1 and len(waiting(client)) == 2
     timing = {schedule.name: schedule for schedule in desk.queue.schedules.list()}[job].timing
     assert timing is not None and (timing.cron, timing.zone) == ("*/5 * * * *", "America/New_York")
@@ -95,8 +93,7 @@ def test_an_entry_of_a_foreign_client_is_there_before_its_first_tick(desk: Model
 
     assert schedules.disable(job) and client.redis.zscore(KEYS.cron, job) is None and client.status(job) == "cron"
     (listed,) = schedules.list()
-    assert (listed.enabled, listed.next_ms) == (False, 0)
-    assert schedules.enable(job) and client.redis.zcard(KEYS.cron) == 1
+    assert (listed.enabled, listed.next_ms) == (False, 0) and schedules.enable(job) and client.redis.zcard(KEYS.cron) == 1
     found = schedules.get(job)
     assert found is not None and found.enabled and found.next_ms == client.redis.zscore(KEYS.cron, job)
 

@@ -44,8 +44,7 @@ def test_a_worker_registers_beats_leads_and_takes_its_leave(queue: Queue, client
         about = json.loads(str(client.redis.get(KEYS.worker("worker-1"))))
         assert list(about) == ["serverId", "stack", "region", "capabilities", "lastSeen", "pid", "hostname"]
         assert (about["serverId"], about["stack"], about["region"]) == ("worker-1", "node", "us-east")
-        assert about["capabilities"] == ["email", "sms"]
-        assert client.redis.smembers(KEYS.workers) == {"worker-1"}
+        assert about["capabilities"] == ["email", "sms"] and client.redis.smembers(KEYS.workers) == {"worker-1"}
         assert 30_000 < client.redis.pttl(KEYS.heartbeat("worker-1")) <= 90_000
         wait_until(lambda: client.redis.exists(KEYS.scheduler), "it leads")
     assert client.redis.exists(KEYS.worker("worker-1"), KEYS.heartbeat("worker-1"), KEYS.workers, KEYS.scheduler) == 0

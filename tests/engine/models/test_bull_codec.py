@@ -103,8 +103,7 @@ def test_ids_that_are_bulls_own() -> None:
 
 
 def test_ids_of_ones_own() -> None:
-    assert [MODEL.check_id(id) for id in ("order-7", "a:b", "7a")] == ["order-7", "a:b", "7a"]
-    assert MODEL.new_id() == ""
+    assert [MODEL.check_id(id) for id in ("order-7", "a:b", "7a")] == ["order-7", "a:b", "7a"] and MODEL.new_id() == ""
 
 
 def test_what_bull_has_no_room_for_is_refused_before_anything_is_sent() -> None:

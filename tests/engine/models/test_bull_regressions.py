@@ -83,8 +83,7 @@ def test_the_lock_is_renewed_and_never_lapses_in_between(bull: BullDesk, node: N
 def test_a_job_that_was_just_popped_is_not_taken_from_its_worker(bull: BullDesk, node: NodeBull) -> None:
     """Pop and lock are two commands: Bull's stalled check comes in between."""
     node.add({})
-    assert node.pop(lock=False) == "1"
-    assert [bull.tick(300).sweep().leases for _ in range(3)] == [(), (), ()]
+    assert node.pop(lock=False) == "1" and [bull.tick(300).sweep().leases for _ in range(3)] == [(), (), ()]
     node.lock("1")
     bull.tick(300).sweep()
     assert node.lists() == {"active": ["1"]}
@@ -117,8 +116,7 @@ def test_equal_due_times_keep_their_order_where_the_ids_low_bits_wrap(bull: Bull
     bull.redis.set(bull.wire.id, 4090)
     due_ms = bull.now_ms + 500
     ids = [bull.add(run_at_ms=due_ms) if at % 2 else node.add({}, delay=500) for at in range(12)]
-    assert ids[0] == "4091" and ids[-1] == "4102" and bull.tick(500).sweep().promoted == 12
-    assert list(bull.take(12)) == ids
+    assert ids[0] == "4091" and ids[-1] == "4102" and bull.tick(500).sweep().promoted == 12 and list(bull.take(12)) == ids
 
 
 @pytest.mark.parametrize("value", [0, False, "", None, [], {}])

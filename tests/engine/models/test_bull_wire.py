@@ -57,8 +57,7 @@ def test_what_is_added_waits_as_the_original_writes_it(client: redis.Redis) -> N
     added(client, "2", lifo=True)
     added(client, "3", NOW_MS + 60000, wait_ms=60000, rest="}")
     added(client, "4")
-    assert client.lrange(ROOT + "wait", 0, -1) == ["4", "1", "2"]
-    assert delayed(client) == ["3", str((NOW_MS + 60000) * 4096 + 3)]
+    assert client.lrange(ROOT + "wait", 0, -1) == ["4", "1", "2"] and delayed(client) == ["3", str((NOW_MS + 60000) * 4096 + 3)]
     assert list(client.hgetall(ROOT + "3").items()) == [
         *(("data", '{"n":1}'), ("opts", '{"delay":60000}'), ("progress", "0"), ("delay", "60000"), ("timestamp", str(NOW_MS))),
         *(("attempts", "1"), ("attemptsMade", "0"), ("stacktrace", "[]"), ("returnvalue", "null")),
@@ -71,8 +70,7 @@ def test_a_time_to_run_at_is_written_as_a_delay(client: redis.Redis) -> None:
     added(client, "9", NOW_MS + 1234, wait_ms=-(NOW_MS + 1234), rest="}")
     assert client.hmget(ROOT + "9", "opts", "delay") == ['{"delay":1234}', "1234"]
     added(client, "10", NOW_MS - 5, wait_ms=-(NOW_MS - 5), rest="}")
-    assert client.hmget(ROOT + "10", "opts", "delay") == ['{"delay":0}', "0"]
-    assert client.lrange(ROOT + "wait", 0, -1) == ["10"]
+    assert client.hmget(ROOT + "10", "opts", "delay") == ['{"delay":0}', "0"] and client.lrange(ROOT + "wait", 0, -1) == ["10"]
 
 
 def test_an_id_of_ones_own_has_no_low_bits(client: redis.Redis) -> None:
@@ -93,8 +91,7 @@ def test_jobs_are_taken_from_the_right(client: redis.Redis) -> None:
     found, behind = wired(client, "candidates", 0, 2)
     assert ([item["id"] for item in found], behind) == (["1", "2"], "2")
     found, behind = wired(client, "candidates", 2, 2)
-    assert ([item["id"] for item in found], behind) == (["3"], "0")
-    assert wired(client, "candidates", 9, 2) == [{}, "0"]
+    assert ([item["id"] for item in found], behind) == (["3"], "0") and wired(client, "candidates", 9, 2) == [{}, "0"]
     assert [wired(client, "take", id, {}, "wait", LEASE) for id in "217"] == [True, True, False]
     assert client.lrange(ROOT + "active", 0, -1) == ["1", "2"] and client.lrange(ROOT + "wait", 0, -1) == ["3"]
     assert client.get(ROOT + "1:lock") == LEASE["token"] and 50_000 < client.pttl(ROOT + "1:lock") <= 75_000
@@ -140,8 +137,7 @@ def test_how_a_job_ends(client: redis.Redis) -> None:
     wired(client, "drop", "5", {}, "skipped")
     assert not client.exists(ROOT + "5")
     wired(client, "again", "6", {"lifo": True}, {**failure, "due_ms": 0})
-    assert client.lrange(ROOT + "wait", 0, -1) == ["6"]
-    assert client.llen(ROOT + "active") == 0 and not client.keys(ROOT + "*:lock")
+    assert client.lrange(ROOT + "wait", 0, -1) == ["6"] and client.llen(ROOT + "active") == 0 and not client.keys(ROOT + "*:lock")
 
 
 @pytest.mark.parametrize("traces", ['["a","b"]', ' [ "a" , "b" ] ', '["a",\n"b"]'])
@@ -188,8 +184,7 @@ def test_due_jobs_come_by_time_and_then_by_their_whole_id(client: redis.Redis) -
 def test_scores_of_any_size(client: redis.Redis, score: str, due: bool, next_ms: int) -> None:
     client.execute_command("ZADD", ROOT + "delayed", score, "5")
     assert bool(wired(client, "due", 10)) is due and bool(wired(client, "due", 1)) is due
-    assert wired(client, "next_due_ms") == str(next_ms)
-    assert wired(client, "list", "delayed", 0, 10, False) == ["5", str(next_ms)]
+    assert wired(client, "next_due_ms") == str(next_ms) and wired(client, "list", "delayed", 0, 10, False) == ["5", str(next_ms)]
 
 
 def test_a_score_beyond_2_to_the_53_is_of_its_own_millisecond(client: redis.Redis) -> None:
@@ -207,8 +202,7 @@ def test_promotion_respects_the_pause(client: redis.Redis, paused: bool) -> None
         client.set(ROOT + "meta-paused", "1")
     listener = client.pubsub()
     listener.subscribe(ROOT + "jobs", ROOT + "delayed")
-    assert wired(client, "promote", "1") is True
-    assert client.lrange(ROOT + ("paused" if paused else "wait"), 0, -1) == ["1"]
+    assert wired(client, "promote", "1") is True and client.lrange(ROOT + ("paused" if paused else "wait"), 0, -1) == ["1"]
     assert not client.exists(ROOT + ("wait" if paused else "paused"))
     assert client.hget(ROOT + "1", "delay") == "0" and client.zrange(ROOT + "delayed", 0, -1) == ["2"]
     assert messages(listener) == [(ROOT + "jobs", "1"), (ROOT + "delayed", f"{NOW_MS + 7}.0005")]
@@ -235,8 +229,7 @@ def test_pause_and_resume_lose_no_job(client: redis.Redis, wait: list[str], paus
         assert client.lrange(ROOT + into, 0, -1) == wait + paused
         assert client.exists(ROOT + "wait", ROOT + "paused") == (1 if wait + paused else 0)
         assert client.get(ROOT + "meta-paused") == ("1" if method == "pause" else None)
-        assert wired(client, "paused", "*") is (method == "pause")
-        assert messages(listener) == [(ROOT + "paused", word)]
+        assert wired(client, "paused", "*") is (method == "pause") and messages(listener) == [(ROOT + "paused", word)]
 
 
 def test_only_what_nobody_holds_is_astray(client: redis.Redis) -> None:
@@ -342,8 +335,7 @@ def test_how_a_job_has_ended(client: redis.Redis) -> None:
     job(client, "4", "failed", stacktrace="{oops")
     job(client, "5")
     records = [wired(client, "ended", id) for id in ("1", "2", "3", "4", "5", "404")]
-    assert records[4:] == [None, None]
-    assert [json.loads(found["record"]).get("value") for found in records[:2]] == [{"n": 1}, None]
+    assert records[4:] == [None, None] and [json.loads(found["record"]).get("value") for found in records[:2]] == [{"n": 1}, None]
     assert [found["error"] for found in records[2:4]] == ["Error: two", ""]
 
 

@@ -104,6 +104,5 @@ def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole
             desk.refuses(operation, "OOM", ServerUnavailable)
         assert desk.run(Extend((first,), 1, LEASE_MS, desk.now_ms + 3000)).items[0][0] == "ok"
         assert desk.finish(first) == [("ok", "finished")] and desk.retry(second) == ("ok", "retried")
-        assert desk.release(third) == [("ok", "released")]
-        assert [job.lease.job for job in desk.claim("b")] == ["j3"]
+        assert desk.release(third) == [("ok", "released")] and [job.lease.job for job in desk.claim("b")] == ["j3"]
         assert [lease.job for lease, _ in desk.tick(LEASE_MS + 1).sweep().leases] == ["j3"]

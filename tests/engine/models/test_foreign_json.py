@@ -68,8 +68,7 @@ def test_what_is_set_stands_there_and_nothing_else_changes(
 ) -> None:
     words = [word for name, value in changes for word in (name, json.dumps(value))]
     text, raws = run(ironclaim_url, SET, json.dumps(known, separators=separators), *words)
-    assert json.loads(text) == {**known, **dict(changes)}
-    assert list(json.loads(text)) == list({**known, **dict(changes)})
+    assert json.loads(text) == {**known, **dict(changes)} and list(json.loads(text)) == list({**known, **dict(changes)})
     assert [json.loads(raw) for raw in raws] == [dict(changes)[name] for name, _ in changes]
 
 

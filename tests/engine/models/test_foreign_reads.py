@@ -120,5 +120,4 @@ def test_a_next_tick_that_a_client_has_moved_is_listed(bridge: ModelDesk, client
     listed = {schedule.name: schedule.next_ms for schedule in bridge.queue.schedules.list()}
     assert listed == {"moved": START_MS + 1_234, "every": START_MS + 60_000}
     moved = bridge.queue.schedules.get("moved")
-    assert moved is not None and moved.next_ms == START_MS + 1_234
-    assert bridge.queue.schedules.get("removed") is None
+    assert moved is not None and moved.next_ms == START_MS + 1_234 and bridge.queue.schedules.get("removed") is None

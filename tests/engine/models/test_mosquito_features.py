@@ -70,8 +70,7 @@ def test_jobs_with_a_key_share_its_window_and_cost_what_they_say(desk: MosquitoD
     third, alone = desk.add(3, key="tenant"), desk.add(4)
     refused(UnsupportedFeature, "^mosquito has no bound of what runs at once", desk.queue.set_limit, key="tenant", concurrency=1)
     assert [job.lease.job for job in desk.claim("a", 10, classes=(KIND, "other_job"))] == [first, other, alone]
-    assert desk.theirs.redis.hget(desk.there.rate_limit("tenant"), "run_count") == "3"
-    assert desk.entries("scheduled") == [third]
+    assert desk.theirs.redis.hget(desk.there.rate_limit("tenant"), "run_count") == "3" and desk.entries("scheduled") == [third]
 
 
 def test_a_window_that_is_no_hash_or_lies_ahead_keeps_nothing_back(desk: MosquitoDesk) -> None:
@@ -119,8 +118,7 @@ def test_a_run_may_say_when_it_runs_again_and_a_job_its_own_waits(desk: Mosquito
     assert (job.options.backoff, job.options.backoff_delays_ms, job.options.attempts) == ("custom", (10, 500), 5)
     assert json.loads(desk.theirs.fields(id)["ironclaim"])["backoff_delays_ms"] == [10, 500]
     assert desk.run(Retry((Failure(job.lease, "later", 7000, charge=False),))).items == (("ok", "retried"),)
-    assert desk.redis.zscore(desk.there.scheduled, id) == desk.now_ms + 7000
-    assert desk.theirs.fields(id)["retry_count"] == "0"
+    assert desk.redis.zscore(desk.there.scheduled, id) == desk.now_ms + 7000 and desk.theirs.fields(id)["retry_count"] == "0"
 
 
 @pytest.mark.feature("MQ13", model="mosquito")
@@ -185,8 +183,7 @@ def test_our_leader_holds_the_coordinators_lock_where_it_is_told_to(ironclaim_ur
     desk.close()
     client.flushall()
     desk = MosquitoDesk(ironclaim_url, "live", coordinate=True)
-    assert desk.beat("a").leads
-    assert [client.get(desk.there.football), client.get(desk.there.leadership)] == [A[:8], A[:8]]
+    assert desk.beat("a").leads and [client.get(desk.there.football), client.get(desk.there.leadership)] == [A[:8], A[:8]]
     assert 0 < client.ttl(desk.there.football) <= 10 and 10 < client.ttl(desk.there.leadership) <= 30
     client.persist(desk.there.leadership)
     desk.beaten("a").beat("a")
@@ -267,8 +264,7 @@ def test_durations_of_the_last_hundred_runs(desk: MosquitoDesk) -> None:
         (job,) = desk.take()
         assert desk.tick(7).finish(job.lease) == [("ok", "finished")]
     key = desk.there.duration(KIND)
-    assert desk.theirs.redis.lrange(key, 0, -1) == ["7"] * 100
-    assert 2_591_000 < desk.redis.ttl(key) <= 2_592_000
+    assert desk.theirs.redis.lrange(key, 0, -1) == ["7"] * 100 and 2_591_000 < desk.redis.ttl(key) <= 2_592_000
 
 
 @pytest.mark.feature("MQ37", model="mosquito")
@@ -315,8 +311,7 @@ def test_how_long_hashes_live_can_be_set(ironclaim_url: str) -> None:
     done, died = desk.add(1), desk.add(2)
     first, second = desk.take()
     desk.finished(first.lease).run(Bury((Failure(second.lease, "no"),)))
-    assert 500 < desk.redis.ttl(desk.there.run(done)) <= 600
-    assert 3500 < desk.redis.ttl(desk.there.run(died)) <= 3600
+    assert 500 < desk.redis.ttl(desk.there.run(done)) <= 600 and 3500 < desk.redis.ttl(desk.there.run(died)) <= 3600
     assert desk.take() == [] and desk.queue.jobs.state(done) == "finished"
     desk.close()
 

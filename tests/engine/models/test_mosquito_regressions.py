@@ -83,12 +83,10 @@ def test_5_3_2_no_id_in_the_hash_and_waits_by_the_square_of_the_failures(desk: M
         assert (job.failures, found.attempts, found.backoff, found.backoff_ms) == (failures - 1, 5, "geometric", 2000)
         assert desk.retry(job.lease, waits(failures)) == ("ok", "retried")
         assert desk.theirs.fields(id)["retry_count"] == str(failures)
-        assert desk.redis.zscore(desk.there.scheduled, id) == desk.now_ms + waits(failures)
-        assert desk.entries("pending") == []
+        assert desk.redis.zscore(desk.there.scheduled, id) == desk.now_ms + waits(failures) and desk.entries("pending") == []
         desk.tick(waits(failures))
     assert desk.retry(desk.one().lease, waits(5)) == ("ok", "buried")
-    assert desk.entries("dead") == [id] and desk.entries("scheduled") == []
-    assert desk.theirs.fields(id)["retry_count"] == "5"
+    assert desk.entries("dead") == [id] and desk.entries("scheduled") == [] and desk.theirs.fields(id)["retry_count"] == "5"
     assert 86_000 < desk.redis.ttl(desk.there.run(id)) <= 86_400 and desk.redis.ttl(desk.there.dead) == -1
 
 
@@ -144,8 +142,7 @@ def test_5_3_5_an_id_without_a_hash_leaves_pending_and_waiting_and_holds_up_nobo
 def test_5_3_6_a_queue_with_delayed_jobs_alone_is_known(desk: MosquitoDesk) -> None:
     assert desk.redis.zscore(desk.there.queues, "desk") is None
     desk.add(delay_ms=60_000)
-    assert desk.redis.zscore(desk.there.queues, "desk") == desk.now_ms // 1000
-    assert desk.tick(60_000).sweep().promoted == 1
+    assert desk.redis.zscore(desk.there.queues, "desk") == desk.now_ms // 1000 and desk.tick(60_000).sweep().promoted == 1
     assert desk.redis.zscore(desk.there.queues, "desk") == desk.now_ms // 1000
 
 
@@ -175,8 +172,7 @@ def test_5_3_7_our_workers_are_overseers_and_their_jobs_name_them(desk: Mosquito
     assert desk.heard_s() == desk.now_ms // 1000, "one that renews its leases lives"
     second = desk.finished(job.lease).tick(1_000).beaten("a", about=f'{{"jobs": ["{first}"]}}').add(2)
     (job,) = desk.take()
-    assert desk.theirs.fields(second)["overseer_id"] == A
-    assert int(desk.theirs.fields(second)["started_at"]) == desk.now_ms
+    assert desk.theirs.fields(second)["overseer_id"] == A and int(desk.theirs.fields(second)["started_at"]) == desk.now_ms
     assert desk.heard_s() == desk.now_ms // 1000
     overseer, executor = desk.there.overseer(A), desk.there.executor(A)
     assert desk.theirs.redis.hgetall(overseer) == {"heartbeat": str(desk.now_ms // 1000), "executors": A}
@@ -258,8 +254,7 @@ def test_6_3_a_hash_with_a_bad_count_or_time_is_set_aside_as_dead(desk: Mosquito
     desk.theirs.redis.set(desk.there.run(other_type), "no hash")
     desk.theirs.push(desk.there.waiting, other_type, score=1)
     (job,) = desk.take()
-    assert (job.lease.job, job.failures) == (uncounted, 0)
-    assert desk.entries("waiting") == [] and desk.entries("dead") == bad
+    assert (job.lease.job, job.failures) == (uncounted, 0) and desk.entries("waiting") == [] and desk.entries("dead") == bad
     why = desk.theirs.redis.hgetall(f"{desk.keys.prefix}aside")
     assert set(why) == {*bad, other_type}  # type: ignore[arg-type]
     assert not any({"overseer_id", "started_at"} & desk.theirs.fields(id).keys() for id in bad), "nobody runs it"
@@ -331,8 +326,7 @@ def test_a_lost_worker_costs_a_lease_and_no_job(desk: MosquitoDesk) -> None:
     id = desk.theirs.enqueue(KIND)
     (job,) = desk.take()
     ((lease, crashes),) = desk.sweep_past(LEASE_MS + 1)
-    assert (lease, crashes) == (job.lease, 1)
-    assert (desk.entries("waiting"), desk.entries("pending")) == ([id], [])
+    assert (lease, crashes) == (job.lease, 1) and (desk.entries("waiting"), desk.entries("pending")) == ([id], [])
     (again,) = desk.take(worker="b")
     assert desk.finish(job.lease)[0][0] == "stale" and desk.finish(again.lease) == [("ok", "finished")]
 
