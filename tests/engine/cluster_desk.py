@@ -68,8 +68,7 @@ class Router:
 
     def _exchange(self, port: int, call: Call[Any], asking: bool) -> Any:
         connection = self._connections[port]
-        commands = [("ASKING",)] * asking + [call.words()]
-        connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        connection.send_packed_command(connection.pack_commands([("ASKING",)] * asking + [call.words()]), check_health=False)
         if asking:
             connection.read_response()
         return connection.read_response(disconnect_on_error=False)
@@ -137,8 +136,7 @@ class ClusterDesk(Desk):
         for key, (_, raw, _) in state.items():
             if key.startswith(self.keys.job("")):
                 found[key.split(":job:")[1]] = {"ended"} if raw[:1] == TOMBSTONE else set()
-        parked = self.members("parked", state)
-        seen = set().union(*self.members("ready:", state).values(), parked.get("parked", set()))
+        seen = set().union(*self.members("ready:", state).values(), self.members("parked", state).get("parked", set()))
         for name, jobs in self.members("lane:", state).items():
             for job in jobs & set(found) if name.removeprefix("lane:") in seen else ():
                 found[job].add(name)

@@ -197,8 +197,7 @@ class Desk:
         """Run a call that was built before: a late copy of it, at the server's present time."""
         now = str(self.now_ms).encode()
         at = call.script.arguments.index("now_ms") if call.script else 0
-        arguments = (*call.arguments[:at], now, *call.arguments[at + 1 :])
-        return self.queue.driver.run(replace(call, arguments=arguments))
+        return self.queue.driver.run(replace(call, arguments=(*call.arguments[:at], now, *call.arguments[at + 1 :])))
 
     def cut_off(self, operation: Operation, writes: int) -> bool:
         """Run the operation's script and stop it after `writes` write commands; False when it has no more than that."""
@@ -464,8 +463,7 @@ def run_fields(client: redis.Redis, key: str) -> dict[str, bytes]:
 
 def run_texts(client: redis.Redis, key: str) -> dict[str, str]:
     """The same as texts, without the seal, which repeats a piece of the envelope."""
-    fields = run_fields(client, key)
-    return {name: value.decode(errors="backslashreplace") for name, value in fields.items() if name != "seal"}
+    return {name: value.decode(errors="backslashreplace") for name, value in run_fields(client, key).items() if name != "seal"}
 
 
 def write_run(client: redis.Redis, key: str, **fields: str | int) -> None:

@@ -156,8 +156,7 @@ def everything(queue: Queue) -> None:
 
 
 def claimed(queue: Queue, *names: str, counter: int = 1, lease_ms: int = 600_000) -> list[Any]:
-    now_ms = queue.driver.server_now_ms()
-    claim = Claim("ab" * 8, counter, 10, lease_ms, now_ms + lease_ms * 4 // 5, "w", 1_000, names)
+    claim = Claim("ab" * 8, counter, 10, lease_ms, queue.driver.server_now_ms() + lease_ms * 4 // 5, "w", 1_000, names)
     return list(queue.driver.run(queue.model.call(claim)).jobs)
 
 
@@ -225,8 +224,7 @@ def test_keys_nobody_can_read_are_restored_as_they_were_and_stop_no_lease(queue:
     assert [job.id for job in target.dead.list()] == ["bad"]
     # A value that no server reads is refused by the name of its key, and the queue stays closed. The first value, which is
     # whatever the server scans first, is another matter: it tells of the server's version.
-    first = next(entry.key for entry in Archive(file).entries() if entry.value)
-    key = "job:good" if first != b"job:good" else "job:waits"
+    key = "job:good" if next(entry.key for entry in Archive(file).entries() if entry.value) != b"job:good" else "job:waits"
     spoilt = tmp_path / "spoilt"
     with ArchiveWriter(spoilt, {**Archive(file).header, "id": "b" * 16}) as archive:
         for entry in Archive(file).entries():
@@ -468,8 +466,7 @@ def test_queues_of_a_cluster_are_backed_up_and_restored_by_its_url(tmp_path: Pat
             source.on_data_loss(told.append)
             for _ in range(300):
                 source.enqueue("work", {})
-            restored = restore(Archive(backed_up(source, tmp_path)), copy, quiet)
-            assert restored.sequence == copy.counts().waiting == 300
+            assert restore(Archive(backed_up(source, tmp_path)), copy, quiet).sequence == copy.counts().waiting == 300
             source.close()
             assert source.enqueue("work", {}).created and copy.enqueue("work", {}).created
             assert (source.counts().waiting, copy.counts().waiting) == (301, 301)

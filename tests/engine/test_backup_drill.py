@@ -29,8 +29,7 @@ def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
 
 def command(folder: Path, *words: str) -> dict[str, int]:
     """Run `ironclaim` to its end; what it printed."""
-    process = started(folder, "-m", "engine", *words, "--json")
-    assert process.wait(300) == 0, (folder / "command.err").read_text()
+    assert started(folder, "-m", "engine", *words, "--json").wait(300) == 0, (folder / "command.err").read_text()
     return json.loads((folder / "command.out").read_text())
 
 

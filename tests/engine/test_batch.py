@@ -27,8 +27,7 @@ def queue(request: pytest.FixtureRequest, kind: str, runner: asyncio.Runner, rel
 
 
 def enqueue(queue: Any, job: str) -> Any:
-    operation = Enqueue(job, "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.not_after_ms())
-    return queue.model.call(operation)
+    return queue.model.call(Enqueue(job, "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.not_after_ms()))
 
 
 def results(sent: list[Any]) -> list[str]:
@@ -89,8 +88,7 @@ def test_rule_28_noscript_in_mid_pipeline_delays_its_own_call_alone(relay: Relay
     before = relay.calls
     client.script_flush()
     client.script_load(direct.model.scripts["enqueue"].text)
-    calls = [enqueue(queue, "a"), queue.model.call(Count()), enqueue(queue, "b")]
-    first, counts, last = queue.driver.send_many(calls)
+    first, counts, last = queue.driver.send_many([enqueue(queue, "a"), queue.model.call(Count()), enqueue(queue, "b")])
     assert results([first, last]) == ["created", "created"]
     assert isinstance(counts.reply, Counts) and counts.reply.waiting == 2, "it landed behind the one that came after it"
     assert counts.definite and relay.calls == before + 2
@@ -134,8 +132,7 @@ def test_redis_errors_never_escape(kind: str, runner: asyncio.Runner, relay: Rel
     hasty = hurried(kind, runner, "q", relay.url, timeout_ms=200, deadline_ms=200)
     for rule in ("lose_reply", "lose_request", "cut_request", "cut_reply", "hush_reply"):
         relay.standing = rule
-        caught = refused((OutcomeUnknown, ServerUnavailable), "", hasty.enqueue, "work", {})
-        assert not isinstance(caught, redis.RedisError)
+        assert not isinstance(refused((OutcomeUnknown, ServerUnavailable), "", hasty.enqueue, "work", {}), redis.RedisError)
     hasty.close()
 
 

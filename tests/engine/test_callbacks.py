@@ -97,8 +97,7 @@ def test_what_a_callback_may_not_be_is_refused_by_name_before_anything_is_sent(q
         *((NewJob("other", None, **{name: value}), name) for name, value in other.items()),
     ]:  # fmt: skip
         refused(Malformed, rf"^on_failure\.{field}: ", queue.enqueue, "main", None, on_failure=callback)
-        many = [NewJob("main", None, on_failure=callback)]
-        refused(Malformed, rf"^jobs\[0\]\.on_failure\.{field}: ", queue.enqueue_many, many)
+        refused(Malformed, rf"^jobs\[0\]\.on_failure\.{field}: ", queue.enqueue_many, [NewJob("main", None, on_failure=callback)])
     callback = NewJob("other", None)
     refused(Malformed, "^on_failure: ", queue.schedules.put, "s", "main", None, every_ms=60_000, on_failure=callback)
     assert queue.counts().waiting == 0

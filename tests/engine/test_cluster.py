@@ -205,8 +205,7 @@ class Mix:
             self.created.update({each.job: each.created for each in getattr(reply, "items", (reply,))})
         self.accepted.update(accepted_by(operation, reply))
         if client in self.leases and not isinstance(operation, Extend):
-            jobs = getattr(getattr(reply, "claimed", reply), "jobs", ())
-            self.leases[client] = tuple(job.lease for job in jobs)
+            self.leases[client] = tuple(job.lease for job in getattr(getattr(reply, "claimed", reply), "jobs", ()))
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])

@@ -98,8 +98,7 @@ def test_rule_27_a_slot_that_nobody_serves_is_said_to_be_down(cluster: Any, owne
     node = cluster.client(owner)
     node.execute_command("CLUSTER DELSLOTS", slot(cluster))
     try:
-        said = "nothing was applied, last error CLUSTERDOWN"
-        refused(ServerUnavailable, said, driver.run, MODEL.call(enqueue("j1")))
+        refused(ServerUnavailable, "nothing was applied, last error CLUSTERDOWN", driver.run, MODEL.call(enqueue("j1")))
     finally:
         node.execute_command("CLUSTER ADDSLOTS", slot(cluster))
 

@@ -194,8 +194,7 @@ def test_rule_27_nothing_is_lost_or_finished_twice_while_the_slot_moves_there_an
     finally:
         traffic.stop()
     assert not traffic.errors and len(traffic.enqueued) > 50
-    finished = Counter(job for job, _, _ in traffic.finished)
-    assert {job: count for job, count in finished.items() if count != 1} == {}
+    assert {job: count for job, count in Counter(job for job, _, _ in traffic.finished).items() if count != 1} == {}
     met = {what.split(": ", 1)[1].split(" ")[0] for client in traffic.clients for what in client.router.met}
     assert {"ok", "ASK", "MOVED"} < met, "the traffic never met the move"
     client: Any = cluster.client(cluster.owner_of(slot))

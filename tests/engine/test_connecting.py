@@ -74,8 +74,7 @@ def test_clients_that_do_not_fit_are_refused_with_the_reason() -> None:
 
 def test_tls_and_credentials_of_a_url_and_of_a_client_reach_the_connection() -> None:
     url = "rediss://ada:secret@example.org:7000/2"
-    by_client = redis.Redis.from_url(f"{url}?ssl_cert_reqs=none")
-    for endpoint in (Endpoint(f"{url}?ssl_cert_reqs=none"), Endpoint(client=by_client)):
+    for endpoint in (Endpoint(f"{url}?ssl_cert_reqs=none"), Endpoint(client=redis.Redis.from_url(f"{url}?ssl_cert_reqs=none"))):
         wanted = {"host": "example.org", "port": 7000, "db": 2, "username": "ada", "password": "secret", "ssl_cert_reqs": "none"}
         assert endpoint.connection_class is redis.SSLConnection and wanted.items() <= endpoint.settings().items()
     assert "secret" not in Endpoint(client=redis.Redis.from_url(url)).url

@@ -34,8 +34,7 @@ def calls_of(client: Any, command: str) -> int:
 
 def departed(queue: Queue) -> Any:
     """The first half of a send of the job j, which waits for nothing."""
-    draft = producing.draft("work", {}, 1000, id="j").stamped(queue.driver.not_after_ms())
-    return queue.driver.depart(queue.model.call(draft))
+    return queue.driver.depart(queue.model.call(producing.draft("work", {}, 1000, id="j").stamped(queue.driver.not_after_ms())))
 
 
 HARMS = {"lose_reply": "repeated", "cut_reply": "repeated", "lose_request": "created", None: "created"}

@@ -149,8 +149,7 @@ def test_a_file_that_is_no_program_is_one_clear_line(tmp_path: Path) -> None:
     text.write_bytes(b"\x7fnot an executable")
     refused(ServerMissing, r"binary=.*/notes: no such program, or not executable", server_binary, text)
     text.chmod(0o755)
-    said = "/notes: Exec format error; it must be a redis-server"
-    refused(ServerFailed, said, EmbeddedServer(binary=text).__enter__)
+    refused(ServerFailed, "/notes: Exec format error; it must be a redis-server", EmbeddedServer(binary=text).__enter__)
 
 
 def test_the_environment_variable_names_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,8 +144,7 @@ def test_jobs_and_sizes_of_payloads_have_bounds(kind: str, runner: asyncio.Runne
     refused(Malformed, r"^jobs\[1\]\.payload: '11 bytes' .* at most 10 bytes", queue.enqueue_many, jobs)
     assert producing.JOBS_MAX == 100_000
     monkeypatch.setattr(producing, "JOBS_MAX", 50)
-    endless = ({"name": "work", "payload": 1} for _ in iter(int, 1))
-    refused(Malformed, "^jobs: 'more than 50 jobs' ", queue.enqueue_many, endless)
+    refused(Malformed, "^jobs: 'more than 50 jobs' ", queue.enqueue_many, ({"name": "work", "payload": 1} for _ in iter(int, 1)))
     refused(Malformed, "^intended_ns: ", queue.enqueue_many, [], intended_ns=-1)
 
 
@@ -251,8 +250,7 @@ OUTSIDE = [[1, b"cc", []], [1, b"d", []], [1, b"q", []], [1, b"c"], [b"x", b"c",
 @pytest.mark.parametrize("raw", OUTSIDE)
 def test_a_reply_outside_the_contract_is_a_fault(raw: Any) -> None:
     (draft,) = producing.drafts(new_jobs(1), 100)
-    call = Lanes("q").call(EnqueueMany((draft,)))
-    refused(ScriptFault, "^EnqueueMany: reply outside the contract", call.parse, raw)
+    refused(ScriptFault, "^EnqueueMany: reply outside the contract", Lanes("q").call(EnqueueMany((draft,))).parse, raw)
 
 
 def test_a_job_without_options_has_the_defaults() -> None:

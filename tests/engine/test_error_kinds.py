@@ -98,8 +98,7 @@ def test_groups_have_a_count_a_first_and_a_last_time_and_an_example() -> None:
         dead_job("3", "ValueError: no user 8", 20), dead_job("4", "ValueError: no user 9", 5, name="other"),
         dead_job("5", "", 1), dead_job("6", "", 2, name="", unreadable="version 9"),
     )  # fmt: skip
-    found = [(at.name, at.kind, at.count, at.first_ms, at.last_ms, at.job, at.example) for at in error_groups(jobs)]
-    assert found == [
+    assert [(at.name, at.kind, at.count, at.first_ms, at.last_ms, at.job, at.example) for at in error_groups(jobs)] == [
         ("send", "ValueError: no user …", 2, 10, 20, "3", "ValueError: no user 8"),
         ("send", "ValueError: no route", 1, 30, 30, "2", "ValueError: no route"),
         ("other", "ValueError: no user …", 1, 5, 5, "4", "ValueError: no user 9"),

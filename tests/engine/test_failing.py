@@ -123,8 +123,7 @@ def test_a_job_that_succeeds_in_its_last_attempt_has_succeeded(queue: Queue) -> 
 
 @pytest.mark.feature("MQ12")
 def test_a_handler_may_say_how_long_its_job_waits(desk: Desk) -> None:
-    later = Retry((Failure(desk.lease("j", attempts=2), "later", 5000, charge=False),))
-    assert desk.run(later).items == (("ok", "retried"),)
+    assert desk.run(Retry((Failure(desk.lease("j", attempts=2), "later", 5000, charge=False),))).items == (("ok", "retried"),)
     assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 5000
     job = desk.tick(5000).one()
     assert (job.failures, job.claims) == (0, 2), "no attempt is used up"
@@ -351,8 +350,7 @@ def drops(desk: Desk) -> Drop:
     desk.set_limit("n:main", concurrency=5).enqueue("a", "b").enqueue("c", unique="u")
     desk.enqueue("a1", needs=("a",)).enqueue("b1", needs=("b",))
     desk.enqueue("c1", needs=("c",), on_parent_failure="ignore")
-    leases = tuple(job.lease for job in desk.claim())
-    return Drop(leases, ("skipped", "discarded", "rerouted"), ("E: of a", "E: of b", "E: of c"))
+    return Drop(tuple(job.lease for job in desk.claim()), ("skipped", "discarded", "rerouted"), ("E: of a", "E: of b", "E: of c"))
 
 
 @pytest.mark.feature("BQ34")
@@ -409,8 +407,7 @@ def test_each_failed_run_leaves_one_entry_with_its_trace_until_ten_are_kept(desk
 def test_a_retry_and_a_burial_cut_off_anywhere_note_the_run_once(desk: Desk) -> None:
     for bury in (False, True):
         for writes in desk.each_cut(1):
-            failure = Failure(desk.lease("j"), "boom", 100, "trace")
-            operation = (claims.Bury if bury else Retry)((failure,))
+            operation = (claims.Bury if bury else Retry)((Failure(desk.lease("j"), "boom", 100, "trace"),))
             desk.cut_off(operation, writes)
             desk.did(operation).run(operation)
             assert (desk.run_hash("j")["errors"], len(entries(desk, "j"))) == ("1", 1), writes

@@ -326,8 +326,7 @@ def commands(client: Any, what: Any) -> dict[str, int]:
     """Server command -> how often it was called, also by scripts."""
     client.config_resetstat()
     what()
-    found = client.info("commandstats")
-    return {name: stats["calls"] for name, stats in found.items() if not name.startswith("cmdstat_config")}
+    return {name: stats["calls"] for name, stats in client.info("commandstats").items() if not name.startswith("cmdstat_config")}
 
 
 @pytest.mark.parametrize("how", [*ENDS, "sweep"])

@@ -35,8 +35,7 @@ def test_an_end_of_a_lost_lease_is_told_as_the_server_took_it(said: Callable[[],
 
 
 def test_a_refusal_is_told_although_nobody_had_noticed_the_loss(said: Callable[[], list[Any]]) -> None:
-    fused = FinishedAndClaimed(0, Ended(0, (OK, STALE)), Claimed(0, "leased", 0, ()))
-    LateEnds(Source("w")).answered(Finish(LEASES), fused)
+    LateEnds(Source("w")).answered(Finish(LEASES), FinishedAndClaimed(0, Ended(0, (OK, STALE)), Claimed(0, "leased", 0, ())))
     failed = Retry(tuple(Failure(lease, "x") for lease in LEASES))
     LateEnds(Source("w")).answered(failed, Ended(0, (("ok", "retried"), CANCELLED)))
     cancelled = "job b: the end of the run with fence 7 was refused, for the job was cancelled"

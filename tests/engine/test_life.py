@@ -268,8 +268,7 @@ def test_async_hooks_are_awaited_on_the_loop_of_the_async_handlers(queue: Queue)
     for at, (name, payload) in enumerate((("work", "fine"), ("work", "fail"), ("thread", 1), ("batch", 1))):
         queue.enqueue(name, payload, id=f"{at}", priority=9 - at, attempts=1)
     Worker(queue, handlers, concurrency=1, sweep_ms=50).run(burst=True)
-    words = [word for word, _ in called]
-    assert words == [
+    assert [word for word, _ in called] == [
         "open", "enter", "begin", "plain", "run", "commit", "enter", "begin", "plain", "run", "leave with it", "plain", "thread",
         "enter", "begin", "plain", "run", "commit", "close",
     ]  # fmt: skip

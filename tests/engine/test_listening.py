@@ -200,8 +200,7 @@ async def test_tasks_hear_of_a_topic_in_their_own_loop(now_s: list[float]) -> No
     assert notifier.live and called == [True]
 
     async def elsewhere() -> None:
-        bound = "one channel for each event loop"
-        assert bound in str(refused(Malformed, "event loop: .*EventLoop", notifier.listen, listener))
+        assert "one channel for each event loop" in str(refused(Malformed, "event loop: .*EventLoop", notifier.listen, listener))
 
     await asyncio.to_thread(asyncio.run, elsewhere())
     ring = notifier._ring

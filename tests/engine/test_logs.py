@@ -314,8 +314,7 @@ CONFIGS = {
 def output_of(folder: Path, queue: Queue, config: str, *options: str) -> tuple[list[str], str]:
     """The lines on stderr of a worker of a module that configures logging so, and its log file."""
     name, file = f"service_{os.getpid()}_{len(config)}_{len(options)}", folder / "own.log"
-    text = CONFIGS[config].replace("FILE", repr(str(file)))
-    (folder / f"{name}.py").write_text(SERVICE.format(config=text, url=queue.url))
+    (folder / f"{name}.py").write_text(SERVICE.format(config=CONFIGS[config].replace("FILE", repr(str(file))), url=queue.url))
     queue.enqueue("work", {}, id="j")
     queue.enqueue("later", {}, id="k")
     words = ("-m", "engine", "worker", f"{name}:queue", "--name", "w", "--burst", "--sweep-ms", "100", *options)

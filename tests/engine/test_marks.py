@@ -74,8 +74,7 @@ def python_calls(url: str) -> Iterator[Call]:
 
 def client_calls(base: str) -> Iterator[Call]:
     """Those of the client over HTTP."""
-    retries = ironclaim_client.Retries(deadline_ms=10)
-    client = ironclaim_client.Client(base, token=f"{MARK}-0123456789abcdef", retries=retries)
+    client = ironclaim_client.Client(base, token=f"{MARK}-0123456789abcdef", retries=ironclaim_client.Retries(deadline_ms=10))
     for entry, target in (("client.Queue", client.queue("q")), ("client.Channel", client.channel("c"))):
         for name, method in methods(entry, target):
             if name.rpartition(".")[2] not in ("close", "subscription"):
@@ -109,8 +108,7 @@ def test_no_failing_call_of_python_writes_a_mark(one_of: int, ironclaim_url: str
 @SHARES
 def test_no_failing_call_of_the_client_writes_a_mark(one_of: int, ironclaim_url: str, closed_port: int, caplog: Any) -> None:
     with caplog.at_level(logging.DEBUG, logger="ironclaim"), asking(ironclaim_url, allow_changes=True) as client:
-        bases = (str(client.base_url), f"http://127.0.0.1:{closed_port}")
-        failed = failures(*map(client_calls, bases), one_of=one_of)
+        failed = failures(*map(client_calls, (str(client.base_url), f"http://127.0.0.1:{closed_port}")), one_of=one_of)
     assert not [one for one in caplog.records if one.name.startswith("ironclaim") and MARK in one.getMessage()]
     assert sum(failed.values()) > 500 // one_of
 

@@ -161,8 +161,7 @@ def test_who_follows_and_does_not_block_for_the_news_asks_for_them_in_each_inter
 
 
 def test_who_follows_hears_of_news_with_its_beats() -> None:
-    machine = beaten(beating(), leads=False, watch_in_ms=1000, version=3)
-    assert operation(machine) == ReadWorkerUpdates(0, "w")
+    assert operation(beaten(beating(), leads=False, watch_in_ms=1000, version=3)) == ReadWorkerUpdates(0, "w")
 
 
 def test_who_hears_of_orphans_looks_for_them_until_none_is_left() -> None:
@@ -263,8 +262,7 @@ def test_a_worker_that_starts_looks_for_lost_leases_at_once_and_then_at_each_swe
     ran: list[str] = []
     for job in ("a", "b"):
         queue.enqueue("work", {}, id=job)
-        claim = claim_operation(queue, limit=1, lease_ms=100)
-        assert len(queue.driver.run(queue.model.call(claim)).jobs) == 1
+        assert len(queue.driver.run(queue.model.call(claim_operation(queue, limit=1, lease_ms=100))).jobs) == 1
         if job == "a":
             wait_until(lambda: queue.driver.run(queue.model.call(Count())).active == 1, "it is leased")
     with running(queue, some_handlers(lambda job: ran.append(job.id)), lease_ms=400):

@@ -35,8 +35,7 @@ async def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -
 
 def test_names_ages_pauses_and_workers(desk: Desk) -> None:
     desk.enqueue("j1", "j2").enqueue("j3", name="other", key="acme")
-    about = json.dumps({"name": "w1", "concurrency": 4})
-    desk.run(Beat("a" * 16, 1, 30_000, desk.now_ms + 30_000, LEASE_MS, 1000, about))
+    desk.run(Beat("a" * 16, 1, 30_000, desk.now_ms + 30_000, LEASE_MS, 1000, json.dumps({"name": "w1", "concurrency": 4})))
     desk.tick(1_500).pause("other")
     lines = desk.queue.metrics().splitlines()
     samples = [line for line in lines if line.startswith(("ironclaim_jobs_w", "ironclaim_old", "ironclaim_pau", "ironclaim_wor"))]

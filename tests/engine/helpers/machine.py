@@ -174,8 +174,7 @@ class Machine:
     @staticmethod
     def _ended(operation: Any) -> ops.Ended:
         ok: tuple[ops.EndResult, str] = ("ok", "finished")
-        count = len(operation.failures) if hasattr(operation, "failures") else len(operation.leases)
-        return ops.Ended(0, (ok,) * count)
+        return ops.Ended(0, (ok,) * (len(operation.failures) if hasattr(operation, "failures") else len(operation.leases)))
 
 
 def holding(*names: str, **more: Any) -> tuple[Machine, list[ops.LeasedJob]]:

@@ -34,8 +34,7 @@ class Users(Side):
         except UnknownParent as error:
             assert told == ("orphan", "", error.parent)
             return
-        unsure = self.oracle.blurred(found.holder, self.now_ms)
-        assert (found.result, told[1] if unsure else found.state, found.holder) == told
+        assert (found.result, told[1] if self.oracle.blurred(found.holder, self.now_ms) else found.state, found.holder) == told
 
     def alter(self, action: str, pick: int) -> None:
         """Mostly to a job whose state allows it."""

@@ -139,8 +139,7 @@ class MixedWalk(Users):
         for schedule in promoted.due:
             self.counter += 1
             told = self.desk.run(tick(schedule, promoted.srv_us // 1000, "s" * 16, self.counter))
-            made = self._fire(schedule.schedule)
-            assert (told.result, list(told.jobs)) == ("ticked", made)
+            assert (told.result, list(told.jobs)) == ("ticked", self._fire(schedule.schedule))
 
     def _fire(self, name: str) -> list[str]:
         known, works, made = self.schedules.known[name], self.oracle.works, list[str]()

@@ -136,8 +136,7 @@ def check_outcome(
     accepted = Counter(finished) + accepted_by(operation, reply)
     assert set(accepted.values()) <= {1}, accepted
     assert not dead & accepted.keys()
-    known = there | created_by(operation, reply) if reply else there
-    by_hand = known - accepted.keys() - dead
+    by_hand = (there | created_by(operation, reply) if reply else there) - accepted.keys() - dead
     if reply:
         assert (dead, by_hand) == (scene.dead, scene.gone) and scene.runs <= accepted.keys()
     else:

@@ -145,8 +145,7 @@ def begin(request: dict[str, Any]) -> None:
     sys.orig_argv = [sys.executable, *request["words"]]
     sys.argv = [kind, *rest]
     # Of our own: the folder that it was started in, and PYTHONPATH.
-    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:2] = [request["cwd"] if kind == "-m" else "", *filter(None, folders)]
+    sys.path[:2] = [request["cwd"] if kind == "-m" else "", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     run_module, main = cast("Any", runpy)._run_module_as_main, vars(sys.modules["__main__"])
     for name in [name for name in main if not name.startswith("__")]:
         del main[name]

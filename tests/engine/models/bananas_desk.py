@@ -34,8 +34,7 @@ class BananasDesk(Desk):
         not_after_ms = self.now_ms + 10_000
         for job in jobs:
             nonce = job.encode().ljust(8, b"-")[:8]
-            operation = Enqueue(job, name, payload, nonce, Options(**options), not_after_ms=not_after_ms)
-            assert self.run(operation).result == "created"
+            assert self.run(Enqueue(job, name, payload, nonce, Options(**options), not_after_ms=not_after_ms)).result == "created"
         return self
 
     def take(self, limit: int = 10, **more: Any) -> list[LeasedJob]:
@@ -51,8 +50,7 @@ class BananasDesk(Desk):
         """The same, with all that it tells; also of some `routes` and `priorities`."""
         attributes = Attributes(worker, routes=frozenset(more.get("routes", ("default",))))
         void_ms, who = self.now_ms + LEASE_MS * 4 // 5, (worker * 16, self._count(worker))
-        rest = (worker, 1000, names, 1000, more.get("priorities"), attributes)
-        return self.run(Claim(*who, limit, LEASE_MS, void_ms, *rest))
+        return self.run(Claim(*who, limit, LEASE_MS, void_ms, worker, 1000, names, 1000, more.get("priorities"), attributes))
 
     def succeed(self, lease: Lease, value: bytes | None = None, took_ms: int = 12) -> tuple[str, str]:
         """Finish a run, with what its handler returned."""

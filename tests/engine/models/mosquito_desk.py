@@ -35,8 +35,7 @@ class MosquitoDesk(ModelDesk):
         """With the options that a job of this model has which is given none."""
         operation = super().enqueue_operation(job, **more)
         names = {field.name for field in fields(Options)}
-        given = {name: value for name, value in more.items() if name in names}
-        return replace(operation, options=replace(DEFAULTS, **given))
+        return replace(operation, options=replace(DEFAULTS, **{name: value for name, value in more.items() if name in names}))
 
     def beat_operation(self, worker: str = "a", **more: Any) -> Beat:
         """With the incarnation that its claims have."""

@@ -50,8 +50,7 @@ def test_a_due_body_that_only_the_server_reads_holds_up_no_claim(desk: BananasDe
 
 
 def test_what_go_would_read_runs_and_ends(desk: BananasDesk) -> None:
-    spaced = " \n" + GOOD.replace(",", " , ").replace(":", " : ") + "\n"
-    for raw in (spaced, *(GOOD.replace(*change) for change in JOBS)):
+    for raw in (" \n" + GOOD.replace(",", " , ").replace(":", " : ") + "\n", *(GOOD.replace(*change) for change in JOBS)):
         (leased,) = desk.begin().go("bad", raw=raw).take()
         assert json.loads(leased.payload) in ({}, None) and leased.enqueued_ms >= 0, raw
         assert desk.fail(leased.lease)[0] == "ok"
@@ -60,8 +59,7 @@ def test_what_go_would_read_runs_and_ends(desk: BananasDesk) -> None:
 
 
 def test_a_job_whose_key_is_no_string_is_set_aside_as_it_is(desk: BananasDesk) -> None:
-    writes = {"hash": ("HSET", "id", "bad"), "list": ("LPUSH", "x"), "zset": ("ZADD", 1, "x")}
-    for kind, (command, *words) in writes.items():
+    for kind, (command, *words) in {"hash": ("HSET", "id", "bad"), "list": ("LPUSH", "x"), "zset": ("ZADD", 1, "x")}.items():
         desk.begin().go("good").redis.lpush(desk.list_key(), "bad")
         desk.redis.execute_command(command, "bananas:job:bad", *words)
         sets_aside_bad(desk)
@@ -69,8 +67,7 @@ def test_a_job_whose_key_is_no_string_is_set_aside_as_it_is(desk: BananasDesk) -
 
 
 def test_ids_of_any_text_run(desk: BananasDesk) -> None:
-    uuid = "550e8400-e29b-41d4-a716-446655440000"
-    for job in ("a:b:c", "x" * 5000, uuid, "cron:n:5", "with space", "\xfc", "new\nline"):
+    for job in ("a:b:c", "x" * 5000, "550e8400-e29b-41d4-a716-446655440000", "cron:n:5", "with space", "\xfc", "new\nline"):
         (leased,) = desk.go(job).take()
         assert leased.lease.job == job and desk.succeed(leased.lease)[0] == "ok" and desk.body(job)["status"] == "completed"
 

@@ -99,8 +99,7 @@ def test_schedules_of_ours_may_tick_more_often_than_once_a_second(desk: BananasD
 
 
 def test_a_state_of_any_bytes_stops_no_tick(desk: BananasDesk) -> None:
-    odd = {"last_run": "soon", "run_count": "4", "x": "\x00"}
-    every_minute(desk).redis.hset(keys_of(desk).cron_state("s"), mapping=odd)
+    every_minute(desk).redis.hset(keys_of(desk).cron_state("s"), mapping={"last_run": "soon", "run_count": "4", "x": "\x00"})
     assert made_then(desk) == [1]
 
 

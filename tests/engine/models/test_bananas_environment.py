@@ -11,8 +11,7 @@ from tests.engine.helpers.producing import refused, some_handlers
 def test_the_environment_is_read_as_a_whole() -> None:
     plain = read({})
     assert (plain.mode, plain.url, plain.model.timeout_ms) == ("default", "redis://localhost:6379", 300_000)
-    rest = {"concurrency": 10, "priorities": None, "routes": ("default",), "names": None}
-    assert plain.settings == {**rest, "sweep_ms": 1000}
+    assert plain.settings == {"concurrency": 10, "priorities": None, "routes": ("default",), "names": None, "sweep_ms": 1000}
     environ = {"WORKER_MODE": "thin", "WORKER_CONCURRENCY": "1000", "WORKER_PRIORITIES": "low,normal"}
     environ |= {"REDIS_URL": "redis://r:1/2", "WORKER_ROUTING_KEYS": " gpu , mail,", "WORKER_JOB_TYPES": "a"}
     environ |= {"SCHEDULER_INTERVAL": "1m", "JOB_TIMEOUT": "1h1m0.5s"}

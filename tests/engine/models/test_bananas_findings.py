@@ -75,5 +75,4 @@ def test_routes_are_not_listed(desk: BananasDesk) -> None:
 
 
 def test_each_finding_has_a_test() -> None:
-    names = {finding.name for finding in BananasModel.FINDINGS}
-    assert {f"test_{name.replace('-', '_')}" for name in names} <= set(globals())
+    assert {f"test_{name.replace('-', '_')}" for name in {finding.name for finding in BananasModel.FINDINGS}} <= set(globals())

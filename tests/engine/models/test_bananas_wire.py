@@ -26,8 +26,7 @@ def test_a_job_has_the_bytes_that_go_writes(desk: BananasDesk, priority: int, le
 def test_a_routing_key_names_the_list(desk: BananasDesk) -> None:
     desk.put("j", route="gpu", priority=9)
     assert desk.ids("bananas:route:gpu:queue:high") == ["j"] and desk.body("j")["routing_key"] == "gpu"
-    default = "bananas:queue:normal" if desk.layout == "live" else "bananas:route:default:queue:normal"
-    assert desk.put("k").ids(default) == ["k"]
+    assert desk.put("k").ids("bananas:queue:normal" if desk.layout == "live" else "bananas:route:default:queue:normal") == ["k"]
 
 
 @pytest.mark.feature("BN05", model="bananas")

@@ -24,8 +24,7 @@ AS_DUMPED: dict[str, Any] = {"attempts": 4, "backoff": "exponential", "backoff_m
 
 
 def encoded(payload: bytes = b'{"to":"x@y"}', **options: Any) -> list[str]:
-    job = Enqueue("a", "email", payload, b"12345678", checked(options))
-    return [field.decode() for field in unpack(MODEL.encode(job))]
+    return [field.decode() for field in unpack(MODEL.encode(Enqueue("a", "email", payload, b"12345678", checked(options))))]
 
 
 def decoded(payload: bytes = b"null", **members: Any) -> LeasedJob:
@@ -124,8 +123,7 @@ def test_what_cannot_be_read_is_a_fault_of_the_job() -> None:
 @pytest.mark.feature("BQ09", model="bridge")
 def test_a_template_is_read_back_whoever_has_made_it() -> None:
     job = Enqueue("a", "email", b'{"to":1.0}', b"12345678", checked(AS_DUMPED))
-    foreign = pack(b"", pack(5, b"", b'{"type":"email","payload":{"to":1.0},"retry":{"attempts":3}}'))
-    for raw in (MODEL.template(job), foreign):
+    for raw in (MODEL.template(job), pack(b"", pack(5, b"", b'{"type":"email","payload":{"to":1.0},"retry":{"attempts":3}}'))):
         read = MODEL.read_template(raw)
         assert (read.name, json.loads(read.payload), read.options.attempts) == ("email", {"to": 1.0}, 4)
     for broken in (b"", pack(b"", pack(5, b"", b"{oops")), pack(b"")):

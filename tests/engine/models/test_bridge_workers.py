@@ -53,8 +53,7 @@ def test_a_worker_registers_beats_leads_and_takes_its_leave(queue: Queue, client
 @pytest.mark.feature("BQ03", model="bridge")
 def test_a_heartbeat_lives_for_30_seconds_unless_told_otherwise(queue: Queue, client: BridgeClient) -> None:
     made, _ = handlers("email")
-    settings = {name: value for name, value in QUICK.items() if name != "beat_ms"}
-    with at_work(Worker(queue, made, name="worker-1", **settings)):
+    with at_work(Worker(queue, made, name="worker-1", **{name: value for name, value in QUICK.items() if name != "beat_ms"})):
         left_ms: list[Any] = []
 
         def beaten() -> bool:

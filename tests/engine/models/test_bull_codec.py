@@ -22,8 +22,7 @@ def encoded(name: str = UNNAMED, **options: Any) -> list[str]:
 
 def decoded(opts: object = None, attempts: str = "1", timestamp: str = "5") -> Options:
     text = opts if isinstance(opts, str) else json.dumps({} if opts is None else opts)
-    raw = [b"{}", text.encode(), attempts.encode(), timestamp.encode()]
-    return MODEL.decode(raw, Lease("1", 1, "n"), 0, (1, 0, 0)).options
+    return MODEL.decode([b"{}", text.encode(), attempts.encode(), timestamp.encode()], Lease("1", 1, "n"), 0, (1, 0, 0)).options
 
 
 @pytest.mark.feature("BL07", "BL08", "BL09", "BL10", model="bull")
@@ -91,14 +90,13 @@ def test_numbers_as_texts() -> None:
 
 
 def test_what_cannot_be_read_is_said_of_its_job() -> None:
-    opts = (b"{oops", b"[" * 200_000, b"\xff")
-    for raw in (*([b"{}", text, b"1", b"5"] for text in opts), [b"{}"], b"x"):
+    for raw in (*([b"{}", text, b"1", b"5"] for text in (b"{oops", b"[" * 200_000, b"\xff")), [b"{}"], b"x"):
         refused(ScriptFault, "job 7 of Bull's", MODEL.decode, raw, Lease("7", 1, "n"), 0, (1, 0, 0))
 
 
 def test_ids_that_are_bulls_own() -> None:
-    names = "wait active paused delayed completed failed id meta-paused jobs"
-    for id in ("1", "0042", *names.split(), "7:lock", "ironclaim:x"):
+    names = ("wait", "active", "paused", "delayed", "completed", "failed", "id", "meta-paused", "jobs")
+    for id in ("1", "0042", *names, "7:lock", "ironclaim:x"):
         refused(Malformed, "id", MODEL.check_id, id)
 
 

@@ -98,8 +98,7 @@ def test_events_tell_of_jobs_of_either_side(queue: Queue, node: NodeBull, client
     queue.resume()
     assert queue.clean("finished") == 1
     told = [(event.kind, event.job, event.detail) for event in queue.events.read("0-0", wait_ms=0)]
-    ran = [("claimed", "1", "w"), ("progress", "1", "50"), ("finished", "1", "")]
-    assert [event for event in told if event[1] == "1"] == ran
+    assert [event for event in told if event[1] == "1"] == [("claimed", "1", "w"), ("progress", "1", "50"), ("finished", "1", "")]
     assert [kind for kind, job, _ in told if job == "2"] == ["created", "claimed", "failed", "buried"]
     assert [kind for kind, job, _ in told if not job] == ["paused", "resumed"]
 

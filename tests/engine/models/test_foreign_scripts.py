@@ -33,8 +33,7 @@ def test_each_script_of_a_model_is_what_the_server_accepts(model: str, raw: Any)
 
 def test_rule_02_flags_of_the_shared_scripts() -> None:
     for name in SHARED:
-        first = (LUA / "foreign" / f"{name}.lua").read_text().splitlines()[0]
-        flags = set(re.findall(r"[a-z-]+", first.partition("flags=")[2]))
+        flags = set(re.findall(r"[a-z-]+", (LUA / "foreign" / f"{name}.lua").read_text().splitlines()[0].partition("flags=")[2]))
         assert flags == (set() if name in ADDING else {"no-writes"} if name in READ_ONLY else {"allow-oom"}), name
 
 

@@ -59,8 +59,7 @@ class Scene:
 
     def hear(self) -> None:
         """The heartbeats of the living."""
-        heard_s = self.desk.now_ms // 1000
-        self.desk.theirs.redis.zadd(self.desk.there.overseers, dict.fromkeys(self.living, heard_s))
+        self.desk.theirs.redis.zadd(self.desk.there.overseers, dict.fromkeys(self.living, self.desk.now_ms // 1000))
 
     def sweep(self) -> None:
         self.hear()

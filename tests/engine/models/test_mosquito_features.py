@@ -43,8 +43,7 @@ def test_three_executors_cannot_pass_a_limit_of_one(desk: MosquitoDesk) -> None:
     jobs = [desk.add(number) for number in range(3)]
     found = [job for worker in "abc" for job in desk.take(worker=worker)]
     assert [job.lease.job for job in found] == jobs[:1]
-    window = desk.theirs.redis.hgetall(desk.there.rate_limit(KIND))
-    assert window == {"window_start": str(desk.now_ms // 1000), "run_count": "1"}
+    assert desk.theirs.redis.hgetall(desk.there.rate_limit(KIND)) == {"window_start": str(desk.now_ms // 1000), "run_count": "1"}
     ends_ms = desk.now_ms // 1000 * 1000 + MINUTE_MS + 1
     assert [desk.redis.zscore(desk.there.scheduled, job) for job in jobs[1:]] == [ends_ms, ends_ms]
     assert {desk.theirs.fields(job)["retry_count"] for job in jobs} == {"0"}, "none of it is a retry"
@@ -169,8 +168,7 @@ def test_a_periodic_job_by_months(desk: MosquitoDesk) -> None:
     (known,) = desk.queue.schedules.list()
     (ticked,) = desk.tick(known.next_ms - desk.now_ms).turn()
     assert len(ticked.jobs) == 1
-    key = desk.there.periodic_job("HeldOut::SpacedJob")
-    assert 27 * 86_400_000 * 3 < desk.redis.pttl(key) <= 31 * 86_400_000 * 3
+    assert 27 * 86_400_000 * 3 < desk.redis.pttl(desk.there.periodic_job("HeldOut::SpacedJob")) <= 31 * 86_400_000 * 3
 
 
 # -- runners

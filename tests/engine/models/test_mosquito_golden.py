@@ -29,8 +29,7 @@ class Hand:
 
     def claim(self, limit: int = 1) -> list[LeasedJob]:
         void_ms = self.queue.driver.server_now_ms() + 5000
-        claim = Claim("1" * 16, next(self._counter), limit, 9000, void_ms, "worker", 1000, (self.name,))
-        return list(self.run(claim).jobs)
+        return list(self.run(Claim("1" * 16, next(self._counter), limit, 9000, void_ms, "worker", 1000, (self.name,))).jobs)
 
     def fail(self, delay_ms: int) -> None:
         (job,) = self.claim()
@@ -76,8 +75,7 @@ def live_through(layout: Layout, url: str) -> dict[str, str]:
 def test_a_life_of_jobs_leaves_what_the_file_says(layout: Layout, ironclaim_url: str, raw: Any) -> None:
     assert models.Mosquito().success_ttl_s == 1, "as in the original; here it is longer than a busy machine takes to look"
     ids = live_through(layout, ironclaim_url)
-    found = dump(raw, "mosquito:*", without=":ironclaim:")
-    assert differences(expected(GOLDEN / f"mosquito_{layout}.json", ids), found) == []
+    assert differences(expected(GOLDEN / f"mosquito_{layout}.json", ids), dump(raw, "mosquito:*", without=":ironclaim:")) == []
 
 
 def test_the_engines_own_keys_stand_apart(layout: Layout, ironclaim_url: str, client: Any) -> None:

@@ -239,8 +239,7 @@ def test_6_3_a_type_that_nobody_knows_waits_for_who_does_and_holds_up_nobody(des
     unknown = [desk.theirs.enqueue("held_out::spaced_job") for _ in range(5)]
     known = desk.theirs.enqueue(KIND)
     assert [job.lease.job for job in desk.take()] == [known] and desk.entries("waiting") == unknown
-    found = desk.claim("b", classes=("held_out::spaced_job",))
-    assert [job.lease.job for job in found] == unknown, "in the order of the list"
+    assert [job.lease.job for job in desk.claim("b", classes=("held_out::spaced_job",))] == unknown, "in the order of the list"
 
 
 def test_6_3_a_hash_with_a_bad_count_or_time_is_set_aside_as_dead(desk: MosquitoDesk) -> None:
