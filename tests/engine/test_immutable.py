@@ -5,11 +5,15 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
+from importlib import import_module
 from threading import Barrier
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,7 +25,6 @@ from engine import Target
 from engine.ops.admin import Pause
 from engine.ops.base import frozen, immutable
 from tests.engine.helpers.producing import refused
-from tests.engine.helpers.values import assignable
 
 
 class Base:
@@ -139,3 +142,28 @@ print(sorted(set(made[before:])))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=120, text=True)
     assert done.stdout.splitlines() == ["[]", "['AdminOperation', 'DeadlineBound', 'Pause']"]
+
+
+def assignable(package: ModuleType) -> set[str]:
+    """Their names: the others refuse it, so whoever shares a value of theirs with another thread need not look after it."""
+    return {kind.__name__ for kind in _dataclasses(package) if not _refuses(kind)}
+
+
+def _dataclasses(package: ModuleType) -> Iterator[type[Any]]:
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not found.name.endswith("__main__"):
+            for value in vars(import_module(found.name)).values():
+                here = isinstance(value, type) and value.__module__ == found.name
+                # Operations have a hash of their values instead, because they are made for each call.
+                if here and "__dataclass_params__" in vars(value) and not value.__dataclass_params__.unsafe_hash:
+                    yield value
+
+
+def _refuses(kind: type[Any]) -> bool:
+    for each in fields(kind):
+        try:
+            setattr(object.__new__(kind), each.name, None)
+        except FrozenInstanceError:
+            continue
+        return False
+    return True

@@ -1,4 +1,5 @@
-"""What listens to a server in a thread of its own, with a connection that answers as the test says."""
+"""What listens to a server in a thread of its own, with a connection that answers as the test says; and on a real server, for
+several workers of a process."""
 
 import asyncio
 import os
@@ -11,10 +12,13 @@ import redis
 from redis.exceptions import ResponseError
 
 from engine import ConnectOptions, Malformed, UnsafeServer
+from engine.logs import Source
 from engine.redis import dialer
 from engine.redis.dialer import AsyncNotifier, Notifier, Subscription, identify, own_addresses
 from engine.redis.endpoint import Address, Endpoint, Node
-from tests.engine.using import ClientConnection, refused
+from engine.worker.connections import Control, Controls
+from engine.worker.machine.events import Subscribed
+from tests.engine.using import ClientConnection, refused, wait_until
 
 NODE = Node("h", 1, "a")
 
@@ -216,3 +220,37 @@ async def test_tasks_hear_of_a_topic_in_their_own_loop(now_s: list[float]) -> No
     made.ended = True
     await notifier.close()
     assert made.log == ["start", "stop"] and notifier._ring is None
+
+
+def worker(controls: Controls, name: str) -> tuple[Control, list[Any]]:
+    """A worker that keeps what it is told."""
+    said: list[Any] = []
+    channels = (f"{name}:control", f"{name}:control:worker")
+    return Control(controls, channels, said.append, lambda: False, 1.0, Source("worker", name), presence=True), said
+
+
+def test_a_worker_that_leaves_at_once_does_not_keep_the_others_from_being_told(ironclaim_url: str) -> None:
+    controls = Controls(Endpoint(ironclaim_url), gather_s=0.05)
+    stays, said = worker(controls, "stays")
+    leaves, other = worker(controls, "leaves")
+    stays.start()
+    leaves.start()
+    leaves.close()
+    try:
+        wait_until(lambda: bool(said), "the one that stays has subscribed")
+        assert isinstance(said[0], Subscribed) and other == []
+        with redis.Redis.from_url(ironclaim_url) as client:
+            assert client.pubsub_numsub("stays:control", "leaves:control") == [(b"stays:control", 1), (b"leaves:control", 0)]
+    finally:
+        stays.close()
+
+
+def test_the_last_one_that_leaves_ends_the_gathering(ironclaim_url: str) -> None:
+    controls = Controls(Endpoint(ironclaim_url), gather_s=3_600.0)
+    first, said = worker(controls, "first")
+    first.start()
+    timer = controls._timer  # pyright: ignore[reportPrivateUsage]
+    first.close()
+    assert timer is not None and controls._timer is None and said == []  # pyright: ignore[reportPrivateUsage]
+    timer.join(120)
+    assert not timer.is_alive()

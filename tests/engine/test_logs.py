@@ -1,4 +1,5 @@
-"""What handlers log carries their job, worker and queue, wherever they run; nothing that they log is lost."""
+"""What handlers log carries their job, worker and queue, wherever they run; nothing that they log is lost. What the log says of
+ends that came after their lease was lost, or taken for lost."""
 
 import asyncio
 import copy
@@ -21,12 +22,13 @@ from typing import Any
 import pytest
 
 from engine import Bury, Discard, Handlers, Job, Queue, Worker
-from engine.logs import JsonFormatter, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
+from engine.logs import JsonFormatter, Source, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
 from engine.worker.executor import _why  # pyright: ignore[reportPrivateUsage]
 from engine.worker.machine.events import LoseLease
-from engine.worker.runs import Runs
+from engine.worker.runs import LateEnds, Runs
 from tests.engine.command.running import ROOT
 from tests.engine.helpers import warm
+from tests.engine.ops import Claimed, Ended, EndResult, Failure, Finish, FinishedAndClaimed, Release, Retry
 from tests.engine.using import Lease, LeasedJob, raises, some_handlers, wait_until
 
 log = logging.getLogger("shop.orders")
@@ -409,3 +411,42 @@ def test_a_soft_timeout_in_vain_is_told_once(queue: Queue, lines: list[dict[str,
     run(queue, handlers, concurrency=1)
     (line,) = [line for line in lines if "goes on in its thread" in line["message"]]
     assert (line["level"], line["job_name"]) == ("warning", "work")
+
+
+LEASES = tuple(Lease(job, 7, f"n:{job}") for job in "ab")
+OK: tuple[EndResult, str] = ("ok", "finished")
+STALE: tuple[EndResult, str] = ("stale", "")
+CANCELLED: tuple[EndResult, str] = ("stale", "cancelled")
+COUNTS = "job a: the end of the run with fence 7 counts: nobody had taken the job meanwhile (finished)"
+REFUSED = "job b: the end of the run with fence 7 was refused: its lease was over, so the job runs again, unless it is gone"
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[tuple[str, str, Any]]]]:
+    with caplog.at_level(logging.INFO, logger="ironclaim.worker"):
+        yield lambda: [(one.levelname, one.getMessage(), getattr(one, "job_id", "")) for one in caplog.records]
+
+
+def test_an_end_of_a_lost_lease_is_told_as_the_server_took_it(told: Callable[[], list[Any]]) -> None:
+    ends = LateEnds(Source("w"))
+    ends.lost(LEASES[0])
+    ends.lost(LEASES[1])
+    ends.answered(Finish(LEASES), Ended(0, (OK, STALE)))
+    assert told() == [("INFO", COUNTS, "a"), ("WARNING", REFUSED, "b")]
+    ends.answered(Finish(LEASES[:1]), Ended(0, (OK,)))
+    assert len(told()) == 2, "each is told once"
+
+
+def test_a_refusal_is_told_although_nobody_had_noticed_the_loss(told: Callable[[], list[Any]]) -> None:
+    LateEnds(Source("w")).answered(Finish(LEASES), FinishedAndClaimed(0, Ended(0, (OK, STALE)), Claimed(0, "leased", 0, ())))
+    failed = Retry(tuple(Failure(lease, "x") for lease in LEASES))
+    LateEnds(Source("w")).answered(failed, Ended(0, (("ok", "retried"), CANCELLED)))
+    cancelled = "job b: the end of the run with fence 7 was refused, for the job was cancelled"
+    assert told() == [("WARNING", REFUSED, "b"), ("INFO", cancelled, "b")]
+
+
+def test_what_ends_as_it_should_and_what_never_ran_are_not_told(told: Callable[[], list[Any]]) -> None:
+    ends = LateEnds(Source("w"))
+    ends.answered(Finish(LEASES), Ended(0, (OK, OK)))
+    ends.answered(Release(LEASES), Ended(0, (STALE, STALE)))
+    assert told() == []
