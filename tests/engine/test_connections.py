@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import os
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import redis
@@ -12,44 +13,21 @@ from redis.exceptions import AskError
 from engine import AsyncQueue, Queue
 from engine.redis import dialer, driver
 from engine.redis.dialer import Dialer, Subscription
-from engine.redis.endpoint import Address, Endpoint, Node
+from engine.redis.endpoint import Endpoint, Node
 from engine.redis.exchange import Sent
 from tests.engine.using import Count, refused, wait_until
 
 
-class Named:
+def named_node(node: Node) -> Any:
     """Stands for a resolver that names one node."""
-
-    def __init__(self, node: Node) -> None:
-        self.primary: Node | None = node
-        self.old = self.doubted = False
-        self.heard: list[Any] = []
-
-    def known(self, slot: int) -> Node | None:
-        return None if self.doubted else self.primary
-
-    def node(self, slot: int) -> Node | None:
-        return self.primary
-
-    fresh = node
-
-    def serves(self, node: Node) -> bool:
-        return node == self.primary
-
-    def replaced(self, node: Node) -> bool:
-        return self.old
-
-    def at(self, address: Address) -> Node:
-        return Node(*address, "asked")
-
-    def join(self, holder: Any) -> None:
-        self.heard.append("join")
-
-    def part(self, holder: Any) -> None:
-        self.heard.append("part")
-
-    def note_error(self, error: BaseException) -> None:
-        self.heard.append(type(error))
+    made: Any = SimpleNamespace(primary=node, old=False, doubted=False, heard=list[Any]())
+    made.known = lambda slot: None if made.doubted else made.primary
+    made.node = made.fresh = lambda slot: made.primary
+    made.serves, made.replaced = (lambda node: node == made.primary), (lambda node: made.old)
+    made.at = lambda address: Node(*address, "asked")
+    made.join, made.part = (lambda holder: made.heard.append("join")), (lambda holder: made.heard.append("part"))
+    made.note_error = lambda error: made.heard.append(type(error))
+    return made
 
 
 class Blocked:
@@ -71,8 +49,8 @@ class Blocked:
 
 
 @pytest.fixture
-def named(ironclaim_server: Any, client: Any) -> Named:
-    return Named(Node("127.0.0.1", ironclaim_server.port, client.info("server")["run_id"]))
+def named(ironclaim_server: Any, client: Any) -> Any:
+    return named_node(Node("127.0.0.1", ironclaim_server.port, client.info("server")["run_id"]))
 
 
 def ids(client: Any) -> set[str]:
@@ -87,7 +65,7 @@ def others(client: Any) -> set[str]:
 
 
 @pytest.fixture
-def pool(kind: str, ironclaim_url: str, named: Named, others: set[str], runner: asyncio.Runner, monkeypatch: Any) -> Any:
+def pool(kind: str, ironclaim_url: str, named: Any, others: set[str], runner: asyncio.Runner, monkeypatch: Any) -> Any:
     for module in ("dialer", "async_driver"):
         monkeypatch.setattr(f"engine.redis.{module}.resolver_of", lambda endpoint: named)
     if kind == "sync":
@@ -103,10 +81,10 @@ def pool(kind: str, ironclaim_url: str, named: Named, others: set[str], runner: 
         runner.run(queue.close())
 
 
-def test_a_connection_is_for_one_node_and_used_while_it_is_named(pool: Any, named: Named, client: Any, others: set[str]) -> None:
+def test_a_connection_is_for_one_node_and_used_while_it_is_named(pool: Any, named: Any, client: Any, others: set[str]) -> None:
     taken = pool.take(0)
     pool.give_back(taken)
-    assert [*pool._idle] == [None, named.primary.address] and named.heard == ["join"]  # type: ignore[union-attr]
+    assert [*pool._idle] == [None, named.primary.address] and named.heard == ["join"]
     assert pool.take(0) is taken and named.heard == ["join"], "nobody is asked for an idle one"
     pool.give_back(taken)
     named.doubted = True
@@ -120,15 +98,14 @@ def test_a_connection_is_for_one_node_and_used_while_it_is_named(pool: Any, name
     wait_until(lambda: ids(client) <= others, "it is closed")
 
 
-def test_a_server_replaced_while_connecting_is_not_used(pool: Any, named: Named, client: Any, others: set[str]) -> None:
+def test_a_server_replaced_while_connecting_is_not_used(pool: Any, named: Any, client: Any, others: set[str]) -> None:
     named.old = True
-    port = named.primary.port  # type: ignore[union-attr]
-    refused(redis.ConnectionError, f"127.0.0.1:{port} is not the primary any more", pool.take, 0)
+    refused(redis.ConnectionError, f"127.0.0.1:{named.primary.port} is not the primary any more", pool.take, 0)
     wait_until(lambda: ids(client) <= others, "its connection is closed")
     assert named.heard == ["join", redis.ConnectionError]
 
 
-def test_connections_to_a_former_server_are_closed_though_in_use(pool: Any, named: Named, client: Any, others: set[str]) -> None:
+def test_connections_to_a_former_server_are_closed_though_in_use(pool: Any, named: Any, client: Any, others: set[str]) -> None:
     idle, used = pool.take(0), pool.take(0)
     pool.give_back(idle)
     pool.leave()
@@ -153,7 +130,7 @@ async def test_of_a_fixed_address_nothing_is_looked_at(ironclaim_url: str) -> No
 
 
 @pytest.mark.parametrize("way", ["send_many", "depart"])
-def test_a_call_that_could_not_be_written_is_sent_again(queue: Queue, client: Any, named: Named, way: str) -> None:
+def test_a_call_that_could_not_be_written_is_sent_again(queue: Queue, client: Any, named: Any, way: str) -> None:
     pool: Any = queue.driver._connections
     pool._resolver = pool._dialer.resolver = named
     queue.enqueue("work", {}, id="before")
@@ -171,17 +148,17 @@ def test_a_call_that_could_not_be_written_is_sent_again(queue: Queue, client: An
     assert client.info("stats")["total_connections_received"] == before + 1 and redis.ConnectionError in named.heard
 
 
-def test_a_subscription_is_not_live_at_a_server_that_is_named_no_more(ironclaim_url: str, named: Named) -> None:
+def test_a_subscription_is_not_live_at_a_server_that_is_named_no_more(ironclaim_url: str, named: Any) -> None:
     """It was replaced while the connection to it was made."""
     node, said = named.primary, list[Any]()
-    named.node = lambda slot: node  # type: ignore[method-assign]
+    named.node = lambda slot: node
     named.primary = None
 
     def failed(_: Exception) -> None:
         said.append("failed")
         named.primary = node
 
-    way: Any = Dialer(Endpoint(ironclaim_url), cast("Any", named), None, 0)
+    way: Any = Dialer(Endpoint(ironclaim_url), named, None, 0)
     more: Any = {"on_message": None, "checked": None, "wanted": lambda: True, "failed": failed, "look_s": 60.0}
     listening = Subscription(way, ("c",), name="n", changed=lambda: said.append(listening.live), **more)
     assert not listening.live

@@ -1,7 +1,7 @@
 """The envelope of a job and the fields of its run (rule 15): Python and Lua read and write the same, and bytes that are none harm
 nobody else."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -92,16 +92,10 @@ def opened(raw: bytes) -> LeasedJob:
 
 
 @pytest.fixture
-def raw_client(ironclaim_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(ironclaim_url) as made:
-        yield made
-
-
-@pytest.fixture
-def lua(raw_client: redis.Redis) -> Any:
+def lua(raw: redis.Redis) -> Any:
     """Runs `envelope_open` of the scripts on bytes."""
     script = READ_IN_LUA % linked_functions(FUNCTIONS, layers_of(scripts_folder(), "lanes"))
-    return lambda raw: raw_client.eval(script, 0, raw)
+    return lambda data: raw.eval(script, 0, data)
 
 
 @settings(max_examples=examples(40))
@@ -151,14 +145,14 @@ def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int
 @SHARED_SERVER
 @borders(*[(f"0123456789abcdef:{count}", b"", 7) for count in (1, 255, 256, 65_535, 65_536, 2**48 - 1, 2**48)])
 @given(st.one_of(*TOKENS, WORDS), NONCES, st.integers(0, 2**53))
-def test_a_tombstone_keeps_its_token_whatever_that_is(raw_client: Any, token: str, nonce: bytes, fence: int) -> None:
+def test_a_tombstone_keeps_its_token_whatever_that_is(raw: Any, token: str, nonce: bytes, fence: int) -> None:
     script = linked_functions(["envelope_open", "tombstone_of", "pack_token"], layers_of(scripts_folder(), "lanes"))
     text = f"""#!lua flags=no-writes
 {script}
 local raw = tombstone_of(7, ARGV[1], tonumber(ARGV[2]), pack_token(ARGV[3]))
 local read = envelope_open(raw)
 return {{ read.kind, read.outcome, read.enqueue_nonce, read.fence, read.nonce, #raw }}"""
-    *found, size = raw_client.eval(text, 0, nonce, fence, token)
+    *found, size = raw.eval(text, 0, nonce, fence, token)
     assert found == [b"T", b"cancelled", nonce, str(fence).encode(), token.encode()] and size <= 9 + len(nonce) + len(token)
 
 
@@ -238,8 +232,7 @@ def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str, client: 
     greatest: dict[str, Any] = {"priority": 10, "attempts": validate.ATTEMPTS_MAX, "backoff_ms": validate.BACKOFF_MS_MAX}
     greatest |= {"timeout_ms": validate.BACKOFF_MS_MAX, "headers": headers, "lifo": True}
     greatest |= {"key": "k" * validate.KEY_CHARS_MAX, "unique": "u" * 128}
-    least: dict[str, Any] = {"priority": 1, "attempts": 1, "backoff_ms": 0, "timeout_ms": 0, "headers": {}}
-    queue.enqueue("l", None, id="l", **least)
+    queue.enqueue("l", None, id="l", priority=1, attempts=1, backoff_ms=0, timeout_ms=0, headers={})
     before_ms = now_ms(client)
     queue.enqueue("n" * 128, payload, id="g" * 128, **greatest)
     after_ms = now_ms(client)
@@ -305,31 +298,31 @@ RUN_FIELDS = st.fixed_dictionaries(
 )
 
 
-def in_lua(raw_client: Any, what: str, *words: str) -> list[bytes | None]:
+def in_lua(raw: Any, what: str, *words: str) -> list[bytes | None]:
     script = RUN_SCRIPT % linked_functions(["run_read", "run_write"], layers_of(scripts_folder(), "lanes"))
-    return raw_client.eval(script, 1, "run", what, *words)
+    return raw.eval(script, 1, "run", what, *words)
 
 
 @pytest.mark.walk
 @SHARED_SERVER
 @given(st.lists(RUN_FIELDS, min_size=1, max_size=3))
-def test_rule_15_lua_and_python_read_what_the_other_wrote(raw_client: redis.Redis, changes: list[dict[str, str]]) -> None:
-    raw_client.delete("run")
+def test_rule_15_lua_and_python_read_what_the_other_wrote(raw: redis.Redis, changes: list[dict[str, str]]) -> None:
+    raw.delete("run")
     wanted: dict[str, str] = {}
     for fields in changes:
-        in_lua(raw_client, "write", *(word for pair in fields.items() for word in pair))
+        in_lua(raw, "write", *(word for pair in fields.items() for word in pair))
         wanted = {name: text for name, text in ({"claims": "1"} | wanted | fields).items() if text}
-        assert {name: value.decode() for name, value in run_fields(raw_client, "run").items()} == wanted
-    write_run(raw_client, "run", **wanted)
-    values = in_lua(raw_client, "read", *RUN_NAMES)
+        assert {name: value.decode() for name, value in run_fields(raw, "run").items()} == wanted
+    write_run(raw, "run", **wanted)
+    values = in_lua(raw, "read", *RUN_NAMES)
     assert [value.decode() if value else "" for value in values] == [wanted.get(name, "") for name in RUN_NAMES]
 
 
 OTHER_RUNS = [b"", b"x", b"12", b"12 n", b"12 n ", b"12 n \x05\x00ab", b"12 n \x00\x00claims", b"x n \x00\x00"]
 
 
-@pytest.mark.parametrize("raw", OTHER_RUNS)
-def test_other_bytes_are_named(raw_client: redis.Redis, raw: bytes) -> None:
-    refused(ValueError, "not enough values|no fields of a run|invalid literal", read_run_fields, raw)
-    raw_client.set("run", raw)
-    refused(redis.ResponseError, "IRONCLAIM the key run is no run of a job", in_lua, raw_client, "read", "fence")
+@pytest.mark.parametrize("other", OTHER_RUNS)
+def test_other_bytes_are_named(raw: redis.Redis, other: bytes) -> None:
+    refused(ValueError, "not enough values|no fields of a run|invalid literal", read_run_fields, other)
+    raw.set("run", other)
+    refused(redis.ResponseError, "IRONCLAIM the key run is no run of a job", in_lua, raw, "read", "fence")

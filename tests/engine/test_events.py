@@ -34,8 +34,7 @@ def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     desk.queue.events.on()
     desk.enqueue("j1", delay_ms=50, attempts=2).run(desk.enqueue_many_operation("j2", "j3", delays_ms=(0, 70)))
     assert told(desk) == [("created", "j1", "delayed"), ("created", "j2", "waiting"), ("created", "j3", "delayed")]
-    entries: Any = desk.redis.xrange(desk.keys.events)
-    raw, fields = entries[0]
+    raw, fields = desk.redis.xrange(desk.keys.events)[0]
     assert fields == {b"kind": b"created", b"job": b"j1", b"name": b"main", b"detail": b"delayed"}
     (first, *_) = desk.queue.events.read("0", wait_ms=0)
     assert first == Event(raw.decode(), int(raw.split(b"-")[0]), "created", "j1", "main", "delayed")
@@ -133,8 +132,7 @@ def calls_of(desk: Desk, operation: Operation) -> dict[str, int]:
     """Commands that the server carries out for it."""
     desk.redis.config_resetstat()
     desk.run(operation)
-    stats: Any = desk.redis.info("commandstats")
-    found = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
+    found = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in desk.redis.info("commandstats").items()}
     return {name: calls for name, calls in found.items() if name not in ("config|resetstat", "info")}
 
 

@@ -40,8 +40,7 @@ def finished(desk: Desk, *jobs: str) -> None:
 
 def raw(desk: Desk) -> list[tuple[list[bytes], float]]:
     """The fields of each entry as they are stored, with its time."""
-    stored: Any = desk.redis.zrange(desk.keys.history, 0, -1, withscores=True)
-    return [(entry.split(b"\0"), at_ms) for entry, at_ms in stored]
+    return [(entry.split(b"\0"), at_ms) for entry, at_ms in desk.redis.zrange(desk.keys.history, 0, -1, withscores=True)]
 
 
 def test_an_end_has_name_keys_size_times_and_worker(desk: Desk) -> None:

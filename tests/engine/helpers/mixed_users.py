@@ -45,8 +45,7 @@ class Users(Side):
         if not job:
             return
         state = self.oracle.known(job, now_ms)[0]
-        owner: Any = self.desk.queue.dead if action in ("requeue", "discard") else self.desk.queue.jobs
-        found: Altered = getattr(owner, action)(job)
+        found: Altered = getattr(self.desk.queue.dead if action in ("requeue", "discard") else self.desk.queue.jobs, action)(job)
         if state not in ACTIONS[action]:
             assert found == Altered(job, "changed", state)
             return

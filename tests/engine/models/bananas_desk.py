@@ -110,9 +110,7 @@ class BananasDesk(Desk):
 
     def text(self, job: str) -> str:
         """The job as it is stored."""
-        raw = self.redis.get(f"bananas:job:{job}")
-        assert isinstance(raw, bytes)
-        return raw.decode()
+        return self.redis.get(f"bananas:job:{job}").decode()
 
     def ids(self, key: str) -> list[str]:
         """A list, from the end at which jobs are taken."""
@@ -128,12 +126,10 @@ class BananasDesk(Desk):
         return self.ids(self.list_key(route, priority))
 
     def scheduled(self) -> dict[str, float]:
-        found: Any = self.redis.zrange("bananas:queue:scheduled", 0, -1, withscores=True)
-        return {job.decode(): score for job, score in found}
+        return {job.decode(): score for job, score in self.redis.zrange("bananas:queue:scheduled", 0, -1, withscores=True)}
 
     def result(self, job: str) -> dict[str, str]:
-        found: Any = self.redis.hgetall(f"bananas:result:{job}")
-        return {name.decode(): value.decode() for name, value in found.items()}
+        return {name.decode(): value.decode() for name, value in self.redis.hgetall(f"bananas:result:{job}").items()}
 
     def ttl_s(self, key: str) -> float | None:
         """Seconds to live; None = for ever."""

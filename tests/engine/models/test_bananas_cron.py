@@ -19,8 +19,7 @@ def keys_of(desk: BananasDesk) -> BananasKeys:
 
 
 def state(desk: BananasDesk, schedule: str = "s") -> dict[str, str]:
-    found = desk.redis.hgetall(keys_of(desk).cron_state(schedule))
-    return {name.decode(): value.decode() for name, value in found.items()}  # type: ignore[union-attr]
+    return {name.decode(): value.decode() for name, value in desk.redis.hgetall(keys_of(desk).cron_state(schedule)).items()}
 
 
 def every_minute(desk: BananasDesk) -> BananasDesk:

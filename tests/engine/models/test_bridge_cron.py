@@ -1,7 +1,6 @@
 """Schedules in a BridgeMQ keyspace: ours stand on the wire as the original has them, foreign ones tick, each tick is one job."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -73,8 +72,7 @@ YEARLY_MS = START_MS + 365 * 86_400_000
 
 
 def own_keys(client: BridgeClient) -> list[str]:
-    found: Any = client.redis.keys("bridge:ironclaim:*")
-    return sorted(key for key in found if ":op:" not in key and not key.endswith(":sweep"))
+    return sorted(key for key in client.redis.keys("bridge:ironclaim:*") if ":op:" not in key and not key.endswith(":sweep"))
 
 
 @pytest.mark.feature("BQ10", model="bridge")

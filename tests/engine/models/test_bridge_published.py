@@ -27,8 +27,7 @@ SLOTS = {
 
 
 def active(client: BridgeClient) -> set[str]:
-    found: Any = client.redis.smembers("bridge:jobs:active")
-    return found
+    return client.redis.smembers("bridge:jobs:active")
 
 
 @pytest.mark.parametrize("name", SLOTS)

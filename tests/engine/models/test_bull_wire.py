@@ -15,18 +15,13 @@ LEASE = {"token": "1795233060591:00ff00ff00ff00ff:7", "lease_ms": 50_000}
 
 def job(client: redis.Redis, ids: str, where: str = "wait", **fields: str) -> None:
     """Some as the original's producer writes them."""
+    body = {"data": "{}", "opts": "{}", "timestamp": "5", "attempts": "1", "attemptsMade": "0", **fields}
     for id in ids.split():
-        add_one(client, id, where, **fields)
-
-
-def add_one(client: redis.Redis, id: str, where: str, **fields: str) -> None:
-    client.hset(ROOT + id, mapping={"data": "{}", "opts": "{}", "timestamp": "5", "attempts": "1", "attemptsMade": "0", **fields})
-    if where == "delayed":
-        client.zadd(ROOT + where, {id: float(fields["score"])})
-    elif where in ("completed", "failed"):
-        client.sadd(ROOT + where, id)
-    elif where:
-        client.lpush(ROOT + where, id)
+        client.hset(ROOT + id, mapping=body)
+        if where == "delayed":
+            client.zadd(ROOT + where, {id: float(fields["score"])})
+        elif where:
+            (client.sadd if where in ("completed", "failed") else client.lpush)(ROOT + where, id)
 
 
 def added(client: redis.Redis, id: str, due_ms: int = 0, *, wait_ms: int = 0, lifo: bool = False, rest: str = "") -> None:
@@ -34,19 +29,15 @@ def added(client: redis.Redis, id: str, due_ms: int = 0, *, wait_ms: int = 0, li
     wired(client, "add", {"id": id, "wait_ms": wait_ms, "fields": fields}, due_ms)
 
 
-def delayed(client: redis.Redis) -> list[str]:
+def delayed(client: Any) -> list[str]:
     """Members and scores as the server writes them."""
-    found: Any = client.eval("return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, ROOT + "delayed")
-    return found
+    return client.eval("return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, ROOT + "delayed")
 
 
 def messages(listener: Any) -> list[tuple[str, str]]:
     """What was published since the last look."""
-    found: list[tuple[str, str]] = []
-    while (message := listener.get_message(timeout=0.02)) is not None:
-        if message["type"] == "message":
-            found.append((message["channel"], message["data"]))
-    return found
+    heard = iter(lambda: listener.get_message(timeout=0.02), None)
+    return [(message["channel"], message["data"]) for message in heard if message["type"] == "message"]
 
 
 def test_what_is_added_waits_as_the_original_writes_it(client: redis.Redis) -> None:
