@@ -23,7 +23,7 @@ from engine.backup.taking import BackupFailed, Taken, take
 from engine.testing import EmbeddedServer, start_guarded
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.command.running import ROOT, ironclaim, said
-from tests.engine.using import CUT_OFF, WRITES, Claim, Finish, at_work, lent, refused, run_texts, some_handlers, wait_until
+from tests.engine.using import CUT_OFF, WRITES, Claim, Finish, at_work, kill, lent, refused, run_texts, some_handlers, wait_until
 
 #: What a restored queue has of its own: the two keys that kept it closed, its era, and the mark in the counters.
 OWN = {b"era", b"stats"}
@@ -46,11 +46,9 @@ def target(second_server: EmbeddedServer) -> Iterator[Queue]:
     yield from lent(Queue("q", url=second_server.url))
 
 
-@contextmanager
-def raw(queue: Queue) -> Iterator[Any]:
+def raw(queue: Queue) -> Any:
     """A client without decoding."""
-    with redis.Redis.from_url(queue.url) as client:
-        yield client
+    return redis.Redis.from_url(queue.url)
 
 
 def keys_of(queue: Queue) -> dict[bytes, tuple[bytes, int]]:
@@ -334,8 +332,7 @@ def half_way(what: str, url: str, file: Path) -> Iterator[Any]:
         wait_until(reached.exists, "it is half-way")
         yield process
     finally:
-        process.kill()
-        process.wait()
+        kill(process)
 
 
 @pytest.mark.slow
@@ -344,8 +341,7 @@ def test_a_killed_backup_leaves_no_backup_and_holds_nobody_up(queue: Queue, tmp_
     queue.enqueue("work", {})
     file = tmp_path / "q.backup"
     with half_way(what, queue.url, file) as process:
-        process.kill()
-        process.wait()
+        kill(process)
         # Were the pause without an end, this would raise at its deadline.
         assert queue.enqueue("work", {}).created
     assert not file.exists() and file.with_name("q.backup.partial").exists()
@@ -360,8 +356,7 @@ def test_a_killed_restore_leaves_a_closed_queue_and_is_run_again(queue: Queue, t
     held, file = claimed(queue, "work"), backed_up(queue, tmp_path)
     target.driver.server_now_ms()
     with half_way("restore", target.url, file) as process:
-        process.kill()
-        process.wait()
+        kill(process)
         late, many = partial(target.enqueue, "work", {}, key="k", delay_ms=5), [{"name": "work", "payload": 1}]
         enqueues = (partial(target.enqueue, "work", {}), late, partial(target.enqueue_many, many))
         for call in (*enqueues, partial(claimed, target, "work")):

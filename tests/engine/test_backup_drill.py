@@ -16,7 +16,7 @@ import pytest
 from engine import Queue
 from engine.testing import EmbeddedServer, start_guarded
 from tests.engine.command.running import ROOT
-from tests.engine.using import Workers, raw_client, rows_of, wait_until
+from tests.engine.using import Workers, kill, raw_client, rows_of, wait_until
 
 WORKERS = ("--sweep-ms", "100", "--prefetch", "10", "--concurrency", "4")
 
@@ -82,8 +82,7 @@ def test_a_backup_under_load_loses_and_doubles_nothing(tmp_path: Path, seed: int
             wait_until(lambda: len(workers.marks("ran")) > ran + 200, "work goes on")
         finally:
             for process in producers:
-                process.kill()
-                process.wait()
+                kill(process)
             workers.stop_all()
         words = ("restore", str(file), "--url", second.url)
         kills = [killed_on_the_way(tmp_path, seeded.uniform(0.3, 0.8), *words) for _ in range(3)]

@@ -4,6 +4,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,50 +27,38 @@ def kind_of(key: str) -> str:
     return name if name in ("job", "run") else "index"
 
 
-def by_kind(*kinds: str) -> Order:
+def by_kind(kinds: tuple[str, ...], keys: list[str], call: Call[Any]) -> tuple[list[str], int]:
     """The keys of each kind together, sent first when those of the first kind have moved."""
-    return lambda keys, call: (
-        sorted(keys, key=lambda key: (kinds.index(kind_of(key)), key)), sum(kind_of(key) == kinds[0] for key in keys),
-    )  # fmt: skip
+    return sorted(keys, key=lambda key: (kinds.index(kind_of(key)), key)), sum(kind_of(key) == kinds[0] for key in keys)
 
 
-def declared(*, first: bool) -> Order:
+def declared(first: bool, keys: list[str], call: Call[Any]) -> tuple[list[str], int]:
     """The keys that the call declares, before or after those that the script builds from the prefix; sent in between: the
     script then runs at one node while all others of its keys are at the other."""
-    return lambda keys, call: (
-        sorted(keys, key=lambda key: ((key in call.keys) != first, key)), sum((key in call.keys) == first for key in keys),
-    )  # fmt: skip
+    return sorted(keys, key=lambda key: ((key in call.keys) != first, key)), sum((key in call.keys) == first for key in keys)
 
 
-def shuffled(seed: int) -> Order:
+def shuffled(seed: int, keys: list[str], call: Call[Any]) -> tuple[list[str], int]:
     """Any order, sent from any stage on."""
-
-    def order(keys: list[str], call: Call[Any]) -> tuple[list[str], int]:
-        dice = random.Random(seed)
-        return dice.sample(sorted(keys), len(keys)), dice.randrange(len(keys) + 1)
-
-    return order
+    dice = random.Random(seed)
+    return dice.sample(sorted(keys), len(keys)), dice.randrange(len(keys) + 1)
 
 
-def shuffled_halves(seed: int, *, first: bool) -> Order:
+def shuffled_halves(seed: int, first: bool, keys: list[str], call: Call[Any]) -> tuple[list[str], int]:
     """As `declared`, with some of the undeclared keys on the same side as the declared ones."""
-
-    def order(keys: list[str], call: Call[Any]) -> tuple[list[str], int]:
-        dice = random.Random(seed)
-        ours = {key for key in sorted(keys) if key in call.keys or dice.random() < 0.5}
-        ordered = sorted(dice.sample(sorted(keys), len(keys)), key=lambda key: (key in ours) != first)
-        return ordered, len(ours) if first else len(keys) - len(ours)
-
-    return order
+    dice = random.Random(seed)
+    ours = {key for key in sorted(keys) if key in call.keys or dice.random() < 0.5}
+    ordered = sorted(dice.sample(sorted(keys), len(keys)), key=lambda key: (key in ours) != first)
+    return ordered, len(ours) if first else len(keys) - len(ours)
 
 
 ORDERS: dict[str, Order] = {
-    "jobs first": by_kind("job", "run", "index"), "runs first": by_kind("run", "index", "job"),
-    "index first": by_kind("index", "run", "job"), "declared first": declared(first=True), "declared last": declared(first=False),
-    "from the start": lambda keys, call: (declared(first=True)(keys, call)[0], 0),
-    **{f"seed {seed}": shuffled(seed) for seed in (1, 2)},
-    **{f"declared first, seed {seed}": shuffled_halves(seed, first=True) for seed in (3, 4)},
-    **{f"declared last, seed {seed}": shuffled_halves(seed, first=False) for seed in (5, 6)},
+    "jobs first": partial(by_kind, ("job", "run", "index")), "runs first": partial(by_kind, ("run", "index", "job")),
+    "index first": partial(by_kind, ("index", "run", "job")), "declared first": partial(declared, True),
+    "declared last": partial(declared, False), "from the start": lambda keys, call: (declared(True, keys, call)[0], 0),
+    **{f"seed {seed}": partial(shuffled, seed) for seed in (1, 2)},
+    **{f"declared first, seed {seed}": partial(shuffled_halves, seed, True) for seed in (3, 4)},
+    **{f"declared last, seed {seed}": partial(shuffled_halves, seed, False) for seed in (5, 6)},
 }  # fmt: skip
 
 #: The others see what these two see of an edited script but for the rarest of half-moved keys. Scenes of one script take turns.

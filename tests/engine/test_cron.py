@@ -225,13 +225,10 @@ def in_zone(random: Random, text: str, days: list[date], times: list[int], *, ev
     zone, begin = random.choice(ZONES), random.randrange(len(days))
     some = days[begin : begin + 1 + 200 // len(times)]
     wanted = sorted(set(instants(walls_of(some, times[:200]), zone, every_hour=every_hour)))
-    known, at_ms, found = calendar(Timing(cron=text, zone=zone)), wanted[0] * 1000 - 1, list[int]()
-    while len(found) < len(wanted):
-        at_ms = known.after(at_ms, 0)
-        found.append(at_ms // 1000)
-    assert found == wanted, (text, zone)
-    assert known.count(wanted[0] * 1000 - 1, at_ms, 0) == len(wanted), (text, zone)
-    assert known.count(wanted[0] * 1000, at_ms - 1, 0) == max(0, len(wanted) - 2), (text, zone)
+    timing, first_ms, last_ms = Timing(cron=text, zone=zone), wanted[0] * 1000, wanted[-1] * 1000
+    assert walked(timing, first_ms, last_ms) == [at_s * 1000 for at_s in wanted], (text, zone)
+    assert calendar(timing).count(first_ms - 1, last_ms, 0) == len(wanted), (text, zone)
+    assert calendar(timing).count(first_ms, last_ms - 1, 0) == max(0, len(wanted) - 2), (text, zone)
 
 
 #: Expressions of one field or two, and what they name of the days of August 2026, which begins on a Saturday.

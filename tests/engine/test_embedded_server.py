@@ -23,7 +23,7 @@ from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.testing import BINARY_VARIABLE, EmbeddedServer, ServerFailed, ServerMissing, free_port, server_binary, start_guarded
 from engine.testing.server import YOUNG_S, OwnedFolder, sweep
 from tests.engine.cluster_desk import CALM_MS
-from tests.engine.using import ROOT, is_gone, refused, refuses, shell_script, wait_until
+from tests.engine.using import ROOT, is_gone, kill, refused, refuses, shell_script, wait_until
 
 OWNER_PROGRAM = """
 import time
@@ -66,13 +66,10 @@ def test_folder_and_log_that_were_named_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_error_in_the_block_ends_the_server_and_passes_through() -> None:
-    class Planned(Exception):
-        pass
-
     pid = 0
-    with pytest.raises(Planned), EmbeddedServer() as server:
+    with pytest.raises(KeyError, match="planned"), EmbeddedServer() as server:
         pid = server.pid
-        raise Planned
+        raise KeyError("planned")
     assert pid and is_gone(pid)
 
 
@@ -111,8 +108,7 @@ def test_a_guarded_child_has_a_session_of_its_own() -> None:
     try:
         assert os.getsid(child.pid) == child.pid != os.getsid(0)
     finally:
-        child.kill()
-        child.wait()
+        kill(child)
 
 
 def test_a_port_taken_meanwhile_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import redis
 from engine import ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable
 from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Release, Retry
 from engine.testing import EmbeddedServer, server_binary, start_guarded
-from tests.engine.using import DEADLINE_S, LEASE_MS, Desk, Workers, bound, raw_client, refused, wait_until
+from tests.engine.using import DEADLINE_S, LEASE_MS, Desk, Workers, bound, kill, raw_client, refused, wait_until
 
 #: How a state begins and ends: generators that stop in the middle.
 State = Callable[[EmbeddedServer, Any], Iterator[None]]
@@ -178,8 +178,7 @@ def _started_slowly(port: int, folder: Path, flags: tuple[str, ...]) -> Iterator
         with raw_client(f"redis://127.0.0.1:{port}/0") as client:
             yield client
     finally:
-        process.kill()
-        process.wait()
+        kill(process)
 
 
 # -- keys of another type

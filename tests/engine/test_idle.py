@@ -14,7 +14,7 @@ import pytest
 from engine import Queue, Worker
 from engine.observer import Intended, Observer
 from engine.redis.driver import SyncDriver
-from tests.engine.using import DEADLINE_S, Call, Sweep, Wait, at_work, claim, ids_of, some_handlers, wait_until
+from tests.engine.using import DEADLINE_S, Call, Sweep, Wait, at_work, claim, ids_of, kill, some_handlers, wait_until
 
 
 class Counting(Observer):
@@ -99,8 +99,7 @@ def test_rule_13_a_leader_that_is_killed_is_succeeded_within_about_a_second(queu
 
     first, begun_ms = wait_until(leader, "one leads"), led_ms()
     wait_until(lambda: led_ms() > begun_ms, "it sweeps")
-    processes[first].kill()
-    processes[first].wait()
+    kill(processes[first])
     killed_ms = queue.driver.server_now_ms()
     wait_until(lambda: leader() not in (0, first), "another one leads")
     wait_until(lambda: led_ms() > killed_ms, "it sweeps")

@@ -18,7 +18,7 @@ from engine import Handlers, Malformed, Queue, Worker, queues
 from engine.worker.machine.events import Forked, StopAsked
 from tests.engine.helpers.machine import Machine, exits, holding
 from tests.engine.ops import Beat, Beaten, Count, NoteQueue, ReadWorkerUpdates, Sweep, Swept
-from tests.engine.using import Workers, at_work, claim_operation, refused, some_handlers, stopped, wait_until
+from tests.engine.using import Workers, at_work, claim_operation, kill, refused, some_handlers, stopped, wait_until
 
 
 def beating(**more: Any) -> Machine:
@@ -277,8 +277,7 @@ def test_processes_have_one_leader_and_a_killed_one_leaves_the_list_with_its_bea
     assert {info.pid for info in listed.values()} == {first.pid, second.pid}
     assert sum(info.leads for info in listed.values()) == 1 and stopped(first) == 0
     wait_until(lambda: [info.name for info in queue.workers.list()] == ["w2"], "the first one has left")
-    second.kill()
-    second.wait()
+    kill(second)
     assert (found := queue.workers.get("w2")) is not None and found.alive, "nobody can know yet"
 
 

@@ -118,8 +118,6 @@ class Fleet:
                     self._at(took_ms, lambda: self._feed(worker, HandlerEnded(job.lease, None)))
             case LoseLease(lease=lease):
                 worker.lost.append(lease)
-            case _:
-                pass
 
     def _send(self, worker: Puppet, send: Send, sent_ms: int) -> None:
         """Carry a call out now, or when the server goes on."""

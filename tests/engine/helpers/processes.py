@@ -73,8 +73,7 @@ class Workers:
 
     def stop_all(self) -> None:
         for process in self.started:
-            process.kill()
-            process.wait()
+            kill(process)
 
 
 def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", more: Any = None, **options: Any) -> None:
@@ -82,6 +81,12 @@ def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", m
     payload = {"folder": str(workers.folder), "what": what, **(more or {})}
     came = queue.enqueue_many([{"name": name, "payload": payload, "id": job, **options} for job in jobs])
     assert all(job.created for job in came)
+
+
+def kill(process: subprocess.Popen[Any]) -> None:
+    """It is gone afterwards."""
+    process.kill()
+    process.wait()
 
 
 def stopped(worker: subprocess.Popen[bytes]) -> int:

@@ -2,8 +2,8 @@
 
 import os
 import signal
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from engine import Handlers, Job
@@ -27,22 +27,19 @@ def mark_in(job: Job, word: str) -> Path:
     return folder
 
 
+ERRORS: dict[str, Callable[[], BaseException]] = {
+    "value": lambda: ValueError("no"), "exit": lambda: SystemExit(3), "interrupt": KeyboardInterrupt, "generator": GeneratorExit,
+    "unprintable": Unprintable,
+}  # fmt: skip
+
+
 def raise_error(what: str) -> None:
     """Raise the error of this name, if there is one."""
-    match what:
-        case "value":
-            raise ValueError("no")
-        case "exit":
-            sys.exit(3)
-        case "interrupt":
-            raise KeyboardInterrupt
-        case "generator":
-            raise GeneratorExit
-        case "unprintable":
-            raise Unprintable
-        case "file":
-            # A file name that is no UTF-8, as any directory listing may bring it.
-            Path(os.fsdecode(b"/none/\xff")).read_bytes()
+    if what in ERRORS:
+        raise ERRORS[what]()
+    if what == "file":
+        # A file name that is no UTF-8, as any directory listing may bring it.
+        Path(os.fsdecode(b"/none/\xff")).read_bytes()
 
 
 @handlers("mark")

@@ -51,8 +51,8 @@ def promote(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
         yield from each(lambda: their.push(their.keys.waiting, id), lambda: announce(their))
 
 
-def _begin(their: Crystal, id: str, ran: list[str], *, head: bool) -> Iterator[None]:
-    """The beginning of every run: take, read, and in later versions claim."""
+def _run(their: Crystal, id: str, ran: list[str], head: bool, *commands: Callable[[], object]) -> Iterator[None]:
+    """Every run: take, read, in later versions claim, and what follows when the handler has run."""
     if their.take() != id:
         return
     yield
@@ -64,6 +64,7 @@ def _begin(their: Crystal, id: str, ran: list[str], *, head: bool) -> Iterator[N
         their.redis.hset(their.keys.run(id), "overseer_id", OVERSEER)
         yield
     ran.append(id)
+    yield from each(*commands)
 
 
 def _store(their: Crystal, id: str, *, retry_count: str, head: bool, overseer: str = OVERSEER) -> None:
@@ -76,34 +77,27 @@ def _store(their: Crystal, id: str, *, retry_count: str, head: bool, overseer: s
         pipe.execute()
 
 
-def _reschedule(their: Crystal, id: str, *, head: bool) -> Iterator[None]:
-    yield from each(
+def _rescheduling(their: Crystal, id: str, head: bool) -> list[Callable[[], object]]:
+    return [
         lambda: their.drop(their.keys.pending, id),
-        lambda: their.redis.zadd(their.keys.scheduled, {id: their.now_ms() + BACK_OFF_MS}),
-        *([lambda: announce(their)] if head else []),
-    )
+        lambda: their.redis.zadd(their.keys.scheduled, {id: their.now_ms() + BACK_OFF_MS}), *[lambda: announce(their)] * head,
+    ]  # fmt: skip
 
 
 def succeed_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
-    yield from _begin(their, id, ran, head=False)
-    if ran:
-        yield from each(lambda: their.drop(their.keys.pending, id), lambda: their.redis.expire(their.keys.run(id), 1))
+    ends = (lambda: their.drop(their.keys.pending, id), lambda: their.redis.expire(their.keys.run(id), 1))
+    return _run(their, id, ran, False, *ends)
 
 
 def succeed_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
-    yield from _begin(their, id, ran, head=True)
-    if ran:
-        yield from each(
-            lambda: _store(their, id, retry_count="0", head=True), lambda: their.drop(their.keys.pending, id),
-            lambda: their.redis.expire(their.keys.run(id), 60),
-        )  # fmt: skip
+    return _run(
+        their, id, ran, True, lambda: _store(their, id, retry_count="0", head=True), lambda: their.drop(their.keys.pending, id),
+        lambda: their.redis.expire(their.keys.run(id), 60),
+    )  # fmt: skip
 
 
 def _fail(their: Crystal, id: str, ran: list[str], *, head: bool) -> Iterator[None]:
-    yield from _begin(their, id, ran, head=head)
-    if ran:
-        yield from each(lambda: _store(their, id, retry_count="1", head=head))
-        yield from _reschedule(their, id, head=head)
+    return _run(their, id, ran, head, lambda: _store(their, id, retry_count="1", head=head), *_rescheduling(their, id, head))
 
 
 def fail_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
@@ -116,22 +110,18 @@ def fail_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
 
 
 def banish_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
-    yield from _begin(their, id, ran, head=False)
-    if ran:
-        yield from each(
-            lambda: _store(their, id, retry_count="5", head=False), lambda: their.drop(their.keys.pending, id),
-            lambda: their.push(their.keys.dead, id), lambda: their.redis.expire(their.keys.run(id), 86_400),
-        )  # fmt: skip
+    return _run(
+        their, id, ran, False, lambda: _store(their, id, retry_count="5", head=False), lambda: their.drop(their.keys.pending, id),
+        lambda: their.push(their.keys.dead, id), lambda: their.redis.expire(their.keys.run(id), 86_400),
+    )  # fmt: skip
 
 
 def preempt_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     """A run that a resource gate has ended goes back to the waiting ones."""
-    yield from _begin(their, id, ran, head=True)
-    if ran:
-        yield from each(
-            lambda: _store(their, id, retry_count="0", head=True), lambda: their.drop(their.keys.pending, id),
-            lambda: their.push(their.keys.waiting, id), lambda: announce(their),
-        )  # fmt: skip
+    return _run(
+        their, id, ran, True, lambda: _store(their, id, retry_count="0", head=True), lambda: their.drop(their.keys.pending, id),
+        lambda: their.push(their.keys.waiting, id), lambda: announce(their),
+    )  # fmt: skip
 
 
 def clean_up(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
@@ -149,5 +139,4 @@ def clean_up(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     elif "overseer_id" not in fields:
         yield from each(lambda: their.redis.hset(their.keys.run(id), "overseer_id", OVERSEER))
     elif fields["overseer_id"] not in living:  # type: ignore[operator]
-        yield from each(lambda: _store(their, id, retry_count="1", head=True, overseer=""))
-        yield from _reschedule(their, id, head=True)
+        yield from each(lambda: _store(their, id, retry_count="1", head=True, overseer=""), *_rescheduling(their, id, True))

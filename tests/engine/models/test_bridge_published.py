@@ -184,8 +184,7 @@ def test_limits_and_pauses_are_by_type(client: BridgeClient) -> None:
     client.redis.sadd("bridge:queues:paused", "email")
     assert client.claim() is None
     client.redis.srem("bridge:queues:paused", "email")
-    found = client.claim()
-    assert found is not None and found["jobId"] == second
+    assert (client.claim() or {})["jobId"] == second
 
 
 @pytest.mark.feature("BQ18", model="bridge")
@@ -195,5 +194,4 @@ def test_the_window_is_100_ids(client: BridgeClient) -> None:
     job = client.dispatch()
     assert client.claim() is None
     client.redis.lpop("bridge:jobs:waiting")
-    found = client.claim()
-    assert found is not None and found["jobId"] == job
+    assert (client.claim() or {})["jobId"] == job

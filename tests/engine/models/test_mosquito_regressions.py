@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 
 import pytest
-import redis
 
 from engine import Queue, ScriptFault, models
 from engine.models import Layout
@@ -333,16 +332,15 @@ def test_a_lost_worker_costs_a_lease_and_no_job(desk: MosquitoDesk) -> None:
 # -- findings
 
 
-def test_finding_v2_leaves_jobs_in_pending_unless_they_may_be_adopted(ironclaim_url: str) -> None:
+@pytest.mark.parametrize("layout", ["live", "document"])
+@pytest.mark.parametrize("adopt_ms", [0, 60_000])
+def test_finding_v2_leaves_jobs_in_pending_unless_they_may_be_adopted(ironclaim_url: str, layout: Layout, adopt_ms: int) -> None:
     assert any("adopt_after_ms" in finding.text for finding in FINDINGS)
-    for layout in ("live", "document"):
-        for adopt_after_ms in (0, 60_000):
-            redis.Redis.from_url(ironclaim_url).flushall()
-            desk = MosquitoDesk(ironclaim_url, layout, adopt_after_ms=adopt_after_ms)
-            id = desk.theirs.enqueue(KIND)
-            assert desk.theirs.take() == id and desk.past(30_000).entries("pending") == [id]
-            assert desk.past(60_000).entries("waiting") == ([id] if adopt_after_ms else [])
-            desk.close()
+    desk = MosquitoDesk(ironclaim_url, layout, adopt_after_ms=adopt_ms)
+    id = desk.theirs.enqueue(KIND)
+    assert desk.theirs.take() == id and desk.past(30_000).entries("pending") == [id]
+    assert desk.past(60_000).entries("waiting") == ([id] if adopt_ms else [])
+    desk.close()
 
 
 def test_finding_the_original_does_not_fence_but_our_lease_is_over(desk: MosquitoDesk) -> None:
