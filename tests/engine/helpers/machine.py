@@ -139,9 +139,7 @@ class Machine:
     def srv_us(self) -> int:
         return (SERVER_MS + self.now_ms) * 1000
 
-    def job(
-        self, name: str, *, deadline_ms: int | None = None, failures: int = 0, crashes: int = 0, **options: Any
-    ) -> ops.LeasedJob:
+    def job(self, name: str, *, deadline_ms: Any = None, failures: int = 0, crashes: int = 0, **options: Any) -> ops.LeasedJob:
         """A job leased by the outstanding claim. `deadline_ms` on the test's clock; else one lease from
         now."""
         claim = self.claim

@@ -25,43 +25,32 @@ def ids(jobs: list[LeasedJob]) -> list[str]:
     return [job.lease.job for job in jobs]
 
 
-GPU, BOTH = frozenset({"gpu"}), frozenset({"gpu", "email"})
+NODE, HAS_GPU, HAS_BOTH = {"stack": "node"}, {"capabilities": frozenset({"gpu"})}, {"capabilities": frozenset({"gpu", "email"})}
+TWO: dict[str, Any] = {"capabilities": ["gpu", "email"]}
 TARGETS: dict[str, tuple[Any, dict[str, Any], bool]] = {
-    "server": ({"server": "a"}, {}, True),
-    "another server": ({"server": "b"}, {}, False),
-    "server before all else": ({"server": "a", "stack": ["python"]}, {"stack": "node"}, True),
-    "stack": ({"stack": ["node", "python"], "mode": "all"}, {"stack": "node"}, True),
-    "another stack": ({"stack": ["python"]}, {"stack": "node"}, False),
-    "region": ({"region": ["eu"]}, {"region": "eu"}, True),
-    "another region": ({"region": ["eu"]}, {"region": "us"}, False),
-    "one capability of two, any": ({"capabilities": ["gpu", "email"], "mode": "any"}, {"capabilities": GPU}, True),
-    "one capability of two, all": ({"capabilities": ["gpu", "email"], "mode": "all"}, {"capabilities": GPU}, False),
-    "both capabilities, all": ({"capabilities": ["gpu", "email"], "mode": "all"}, {"capabilities": BOTH}, True),
-    "no mode means any": ({"capabilities": ["gpu", "email"]}, {"capabilities": GPU}, True),
-    "no mode, and no capability of them": ({"capabilities": ["video"]}, {"capabilities": GPU}, False),
-    "a null mode means all": ({"capabilities": ["gpu", "email"], "mode": None}, {"capabilities": GPU}, False),
-    "an unknown mode means all": ({"capabilities": ["gpu", "email"], "mode": "most"}, {"capabilities": GPU}, False),
+    "server": ({"server": "a"}, {}, True), "another server": ({"server": "b"}, {}, False),
+    "server before all else": ({"server": "a", "stack": ["python"]}, NODE, True),
+    "stack": ({"stack": ["node", "python"], "mode": "all"}, NODE, True), "another stack": ({"stack": ["python"]}, NODE, False),
+    "region": ({"region": ["eu"]}, {"region": "eu"}, True), "another region": ({"region": ["eu"]}, {"region": "us"}, False),
+    "one capability of two, any": (TWO | {"mode": "any"}, HAS_GPU, True),
+    "one capability of two, all": (TWO | {"mode": "all"}, HAS_GPU, False),
+    "both capabilities, all": (TWO | {"mode": "all"}, HAS_BOTH, True), "no mode means any": (TWO, HAS_GPU, True),
+    "no mode, and no capability of them": ({"capabilities": ["video"]}, HAS_GPU, False),
+    "a null mode means all": (TWO | {"mode": None}, HAS_GPU, False),
+    "an unknown mode means all": (TWO | {"mode": "most"}, HAS_GPU, False), "null target": (None, {}, True),
     "any is about capabilities alone": (
-        {"capabilities": ["gpu"], "region": ["eu"], "mode": "any"},
-        {"capabilities": GPU, "region": "us"},
-        False,
-    ),
+        {"capabilities": ["gpu"], "region": ["eu"], "mode": "any"}, HAS_GPU | {"region": "us"}, False),
     "empty lists ask for nothing": ({"stack": [], "capabilities": [], "region": []}, {}, True),
-    "null target": (None, {}, True),
-    "null capabilities": ({"capabilities": None, "mode": "all"}, {}, True),
-    "null server": ({"server": None}, {}, True),
-    "null mode": ({"capabilities": ["gpu"], "mode": None}, {"capabilities": GPU}, True),
-    "one text where a list is meant": ({"stack": "node"}, {"stack": "node"}, True),
-    "another text where a list is meant": ({"stack": "python"}, {"stack": "node"}, False),
-    "a target that is a text": ("gpu", {}, True),
-}
+    "null capabilities": ({"capabilities": None, "mode": "all"}, {}, True), "null server": ({"server": None}, {}, True),
+    "null mode": ({"capabilities": ["gpu"], "mode": None}, HAS_GPU, True),
+    "one text where a list is meant": ({"stack": "node"}, NODE, True),
+    "another text where a list is meant": ({"stack": "python"}, NODE, False), "a target that is a text": ("gpu", {}, True),
+}  # fmt: skip
 
 
 @pytest.mark.feature("BQ13", "BQ14", "BQ15", "BQ16", "BQ17", model="bridge")
 @pytest.mark.parametrize(("target", "attributes", "matches"), TARGETS.values(), ids=TARGETS)
-def test_our_claim_and_the_published_one_route_alike(
-    desk: ModelDesk, client: BridgeClient, target: Any, attributes: dict[str, Any], matches: bool
-) -> None:
+def test_our_claim_and_the_published_one_route_alike(desk: Any, client: Any, target: Any, attributes: Any, matches: bool) -> None:
     """1.3.5, 1.3.6, 1.3.7 and 6.4: categories are ANDed, `mode` is about capabilities, null is nothing."""
     job = client.dispatch(target=target)
     assert ids(claim(desk, **attributes)) == ([job] if matches else [])

@@ -165,9 +165,7 @@ def test_a_priority_queue_is_five_queues(priorities: PriorityQueue, client: redi
 
 @pytest.mark.feature("BL34", model="bull")
 @pytest.mark.parametrize("strategy", ["", "strict"])
-def test_workers_of_a_priority_queue_prefer_the_higher_ones(
-    priorities: PriorityQueue, client: redis.Redis, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_of_a_priority_queue_prefer_higher_ones(priorities: Any, client: Any, strategy: str, monkeypatch: Any) -> None:
     """Jobs of Node's priority queue, which lie in the same five queues."""
     # The others do not take the place of a queue whose claim is answered late.
     monkeypatch.setattr("engine.worker.machine.concurrency.PATIENCE_S", 60.0)

@@ -28,6 +28,9 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+CHANGES = st.lists(st.tuples(st.sampled_from(["a", "b", "status", ""]), VALUES), min_size=1, max_size=5)
+
+
 def run(url: str, script: str, *arguments: object) -> Any:
     """What a script that uses the function says."""
     with redis.Redis.from_url(url) as client:
@@ -58,14 +61,8 @@ def test_what_is_no_object_is_told_apart(ironclaim_url: str) -> None:
 
 @pytest.mark.walk
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.dictionaries(st.text(max_size=4), VALUES, max_size=5),
-    st.lists(st.tuples(st.sampled_from(["a", "b", "status", ""]), VALUES), min_size=1, max_size=5),
-    st.sampled_from([(",", ":"), (" , ", " : ")]),
-)
-def test_what_is_set_stands_there_and_nothing_else_changes(
-    ironclaim_url: str, known: dict[str, Any], changes: list[tuple[str, Any]], separators: tuple[str, str]
-) -> None:
+@given(st.dictionaries(st.text(max_size=4), VALUES, max_size=5), CHANGES, st.sampled_from([(",", ":"), (" , ", " : ")]))
+def test_what_is_set_stands_there_and_nothing_else_changes(ironclaim_url: str, known: Any, changes: Any, separators: Any) -> None:
     words = [word for name, value in changes for word in (name, json.dumps(value))]
     text, raws = run(ironclaim_url, SET, json.dumps(known, separators=separators), *words)
     assert json.loads(text) == {**known, **dict(changes)} and list(json.loads(text)) == list({**known, **dict(changes)})
@@ -89,27 +86,18 @@ def test_a_time_of_each_zone_is_read(raw: Any) -> None:
     assert [raw.eval(script, 0, text) for text in texts] == [1_772_327_200_000] * 3 + [None] * 2
 
 
-@pytest.mark.parametrize(
-    ("body", "changes", "after"),
-    [
-        # A new member comes behind the one that Go writes before it, several in their order, and first where none is.
-        (
-            '{"id":"a", "attempts":0,"z":[1, {"a":"}"}]}',
-            {"status": "1", "error": "2"},
-            '{"id":"a","status":1, "attempts":0,"error":2,"z":[1, {"a":"}"}]}',
-        ),
-        ('{ "z":1}', {"id": '"a"', "status": "2"}, '{"id":"a","status":2, "z":1}'),
-        ("{}", {"id": "1"}, '{"id":1}'),
-        # What is removed goes with one comma, also where something new comes behind it.
-        ('{"id":1 , "scheduled_for":"t" ,"x":2}', {"scheduled_for": False}, '{"id":1 ,"x":2}'),
-        ('{"scheduled_for":"t" , "x":2}', {"scheduled_for": False}, '{"x":2}'),
-        ('{"scheduled_for":"t"}', {"scheduled_for": False}, "{}"),
-        ('{"x":1,"scheduled_for":"t","y":2}', {"scheduled_for": False, "attempts": "3"}, '{"x":1,"attempts":3,"y":2}'),
-        ('{"id":1}', {"scheduled_for": False}, '{"id":1}'),
-        ('{"scheduled_for":"t","z":2}', {"scheduled_for": False, "attempts": "3"}, '{"attempts":3,"z":2}'),
-        ("{}", {"id": "1", "status": "2"}, '{"id":1,"status":2}'),
-    ],
-)
+@pytest.mark.parametrize(("body", "changes", "after"), [
+    # A new member comes behind the one that Go writes before it, several in their order, and first where none is.
+    ('{"id":"a", "attempts":0,"z":[1, {"a":"}"}]}', {"status": "1", "error": "2"},
+     '{"id":"a","status":1, "attempts":0,"error":2,"z":[1, {"a":"}"}]}'),
+    ('{ "z":1}', {"id": '"a"', "status": "2"}, '{"id":"a","status":2, "z":1}'), ("{}", {"id": "1"}, '{"id":1}'),
+    # What is removed goes with one comma, also where something new comes behind it.
+    ('{"id":1 , "scheduled_for":"t" ,"x":2}', {"scheduled_for": False}, '{"id":1 ,"x":2}'),
+    ('{"scheduled_for":"t" , "x":2}', {"scheduled_for": False}, '{"x":2}'), ('{"id":1}', {"scheduled_for": False}, '{"id":1}'),
+    ('{"x":1,"scheduled_for":"t","y":2}', {"scheduled_for": False, "attempts": "3"}, '{"x":1,"attempts":3,"y":2}'),
+    ('{"scheduled_for":"t"}', {"scheduled_for": False}, "{}"), ("{}", {"id": "1", "status": "2"}, '{"id":1,"status":2}'),
+    ('{"scheduled_for":"t","z":2}', {"scheduled_for": False, "attempts": "3"}, '{"attempts":3,"z":2}'),
+])  # fmt: skip
 def test_members_come_where_go_writes_them(raw: Any, body: str, changes: dict[str, Any], after: str) -> None:
     script = with_functions("with_members") + "return with_members(ARGV[1], cjson.decode(ARGV[2]))"
     assert raw.eval(script, 0, body, json.dumps(changes)) == after.encode()
