@@ -174,8 +174,8 @@ def test_flushed_scripts_are_loaded_again(queue: Any, direct: Queue, client: Any
         assert queue.driver.send(queue.model.call(claim_operation(queue, classes=("none",)))).definite
         assert queue.enqueue("work", {}, id=f"j{number}").result == "created"
         client.script_flush()
-        (many,) = queue.enqueue_many([{"name": "work", "payload": 1, "id": f"m{number}"}])
-        assert many.result == "created"
+        many = queue.enqueue_many([{"name": "work", "payload": 1, "id": f"m{number}"}])
+        assert [job.result for job in many] == ["created"]
     assert direct.counts().waiting == 6
 
 

@@ -64,10 +64,7 @@ woken = threading.Event()
 
 @ruled("plain", **_RULES)
 def ruled_plain(job: Job) -> None:
-    if job.payload == "sleep":
-        woken.wait(120)
-    else:
-        fail(job)
+    woken.wait(120) if job.payload == "sleep" else fail(job)
 
 
 ruled("inline", inline=True, **_RULES)(fail)

@@ -192,10 +192,7 @@ class MixedOracle(Oracle):
             if work.state == "active" and work.at_ms < now_ms and work.lease is not None:
                 work.crashes += work.crashes == 0 or work.marked
                 taken.append((work.lease, work.crashes))
-                if work.crashes >= work.crashes_max:
-                    self.bury(job, now_ms)
-                else:
-                    self.put_back(job)
+                self.bury(job, now_ms) if work.crashes >= work.crashes_max else self.put_back(job)
         return sorted(taken)
 
     def requeue(self, job: str, now_ms: int) -> str:

@@ -126,10 +126,7 @@ class MixedWalk(Users):
                 assert (found.result, found.state, found.holder) == self.oracle.enqueue(found.job, work, self.now_ms)
             return
         assert getattr(self.desk.queue.schedules, how)(name) == there
-        if how == "remove":
-            self.schedules.known.pop(name, None)
-        else:
-            self.schedules.enable(name, how == "enable", self.now_ms)
+        self.schedules.known.pop(name, None) if how == "remove" else self.schedules.enable(name, how == "enable", self.now_ms)
 
     def sweep_and_tick(self) -> None:
         """As a worker does it: the schedules that a sweep finds due tick."""

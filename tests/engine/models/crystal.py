@@ -66,10 +66,7 @@ class Crystal:
         self.redis.expire(self.keys.run(id), 1)
 
     def drop(self, key: str, id: str) -> None:
-        if self.layout == "live":
-            self.redis.lrem(key, 0, id)
-        else:
-            self.redis.zrem(key, id)
+        self.redis.lrem(key, 0, id) if self.layout == "live" else self.redis.zrem(key, id)
 
     def ids(self, key: str) -> list[str]:
         """The entries of a structure, first in first."""

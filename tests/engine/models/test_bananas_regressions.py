@@ -140,8 +140,7 @@ def test_6_2_a_success_keeps_no_error_of_a_result_before_it(desk: BananasDesk) -
 
 
 def test_6_2_a_failed_job_goes_back_to_its_own_route(desk: BananasDesk) -> None:
-    (leased,) = desk.put("j", route="gpu").take(routes=("gpu",))
-    desk.fail(leased.lease)
+    desk.fail(desk.put("j", route="gpu").one(routes=("gpu",)).lease)
     assert desk.tick(2000).swept().waiting("gpu") == ["j"] and desk.waiting() == []
 
 

@@ -77,8 +77,7 @@ def test_retries_change_nothing_in_the_json_but_the_attempts(desk: ModelDesk, cl
     client.redis.set(KEYS.data("j"), raw % 0)
     client.redis.rpush(KEYS.waiting, "j")
     for failures in (1, 2):
-        (job,) = desk.claim()
-        assert desk.run(Retry((Failure(job.lease, "MyErr: boom", 10, "trace"),))).items == (("ok", "retried"),)
+        assert desk.run(Retry((Failure(desk.one().lease, "MyErr: boom", 10, "trace"),))).items == (("ok", "retried"),)
         assert client.redis.get(KEYS.data("j")) == raw % failures and client.status("j") == "delayed"
         desk.tick(10)
     (job,) = desk.claim()

@@ -66,8 +66,7 @@ def live_through(layout: Layout, url: str) -> dict[str, str]:
         ids["hopeless"] = hopeless.enqueue({})
         for _ in range(4):
             hopeless.fail(0)
-        (job,) = hopeless.claim()
-        hopeless.run(Retry((Failure(job.lease, "no", 50_000),)))
+        hopeless.fail(50_000)
         limited.queue.set_limit("limited_job", rate=1, per_ms=3_600_000)
         ids["limited"], ids["kept_back"] = limited.enqueue({}), limited.enqueue({})
         (job,) = limited.claim(10)
@@ -129,12 +128,10 @@ def put(desk: ModelDesk, name: str = "email", payload: object = None, **options:
 def test_a_life_of_jobs_leaves_the_keyspace_of_the_dump(desk: ModelDesk) -> None:
     names = {"now": str(desk.now_ms), "later_ms": str(desk.now_ms + 60_000)}
     names["sum"] = put(desk, "sum")
-    (job,) = desk.claim("w", classes=("sum",))
-    assert desk.finish_with(job.lease, b'{"sum":3}') == [("ok", "finished")]
+    assert desk.finish_with(desk.one("w", classes=("sum",)).lease, b'{"sum":3}') == [("ok", "finished")]
     names["boom"] = put(desk, "boom", attempts=3)
     for _ in range(3):
-        (job,) = desk.claim("w", classes=("boom",))
-        desk.run(Retry((Failure(job.lease, "MyErr: boom", 0, "MyErr: boom\n at .."),)))
+        desk.run(Retry((Failure(desk.one("w", classes=("boom",)).lease, "MyErr: boom", 0, "MyErr: boom\n at .."),)))
     names["later"] = put(desk, delay_ms=60_000)
     desk.queue.schedules.put("report", "email", {"to": "x@y"}, cron="*/5 * * * *", zone="America/New_York", **RETRY)
     names["tick"] = str(desk.queue.schedules.get("report").next_ms)  # type: ignore[union-attr]

@@ -375,8 +375,10 @@ def test_finding_a_periodic_job_of_both_sides_runs_twice(desk: MosquitoDesk) -> 
 
 
 def test_finding_no_type_is_on_the_wire(desk: MosquitoDesk) -> None:
-    (job,) = desk.did(desk.enqueue_operation("", name=KIND, payload={"n": 7, "last": True})).take()
-    assert job.payload == b'{"n":"7","last":"true"}'
+    assert (
+        desk.did(desk.enqueue_operation("", name=KIND, payload={"n": 7, "last": True})).one().payload
+        == b'{"n":"7","last":"true"}'
+    )
 
 
 @pytest.mark.slow
