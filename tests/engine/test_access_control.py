@@ -86,9 +86,8 @@ def test_a_channel_works_without_info(as_user: AsUser) -> None:
 
 
 def test_without_info_no_replica_is_waited_for(as_user: AsUser) -> None:
-    said = '^durability="replica" needs the command INFO'
     with Queue("q", url=as_user(NO_DANGER), durability="replica") as queue:
-        refused(UnsafeServer, said, queue.enqueue, "add", 1)
+        refused(UnsafeServer, '^durability="replica" needs the command INFO', queue.enqueue, "add", 1)
 
 
 @pytest.mark.parametrize("command", ["evalsha", "time", "script"])
@@ -138,11 +137,10 @@ def test_a_real_server_that_evicts_is_refused_at_once_and_nothing_is_written() -
     with EmbeddedServer() as server, raw_client(server.url) as client:
         client.config_set("maxmemory-policy", "allkeys-lru")
         queue = Queue("q", url=server.url, connect=ConnectOptions(deadline_ms=DEADLINE_MS_MAX))
-        message = r"^maxmemory_policy: allkeys-lru .* it must be noeviction$"
         for use in (lambda: queue.enqueue("work", {}), queue.counts, lambda: claim(queue), Worker(queue, some_handlers()).run):
             started_s = time.monotonic()
             # As long as it is kept, so is what its frames hold.
-            kept = refused(UnsafeServer, message, use)
+            kept = refused(UnsafeServer, r"^maxmemory_policy: allkeys-lru .* it must be noeviction$", use)
             assert time.monotonic() - started_s < DEADLINE_MS_MAX / 1000, "it does not try again"
             wait_until(lambda: len(client.client_list()) == 1, f"no connection is left behind {kept}")
         assert client.dbsize() == 0

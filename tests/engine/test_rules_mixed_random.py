@@ -12,10 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.engine.desk import Desk
-from tests.engine.helpers.mixed_sides import NAMES
 from tests.engine.helpers.mixed_state import IDLE, keys_by_kind
-from tests.engine.helpers.mixed_users import ACTIONS, PER_MS
-from tests.engine.helpers.mixed_walk import MixedWalk
+from tests.engine.helpers.mixed_walk import ACTIONS, NAMES, PER_MS, MixedWalk
 from tests.walks import examples
 
 #: Each example starts from an empty server, and does real I/O.

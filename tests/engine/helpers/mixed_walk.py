@@ -1,16 +1,27 @@
 """What users, schedulers and workers do, as steps of a mixed walk: each method makes a call, and asserts that it is told what the
-oracle would tell."""
+oracle of mixed_oracle.py would tell."""
 
 from typing import Any
 
-from engine.ops import base, jobs
+from engine.errors import UnknownParent
 from engine.worker.machine.sweeping import tick
-from tests.engine.helpers.mixed_sides import LATE_MS, NAMES
-from tests.engine.helpers.mixed_users import Users
-from tests.engine.using import LEASE_MS, Bury, Drop, Failure, Finish, LeasedJob, Release, Retry, Swept
+from tests.engine.helpers import lanes_state, mixed_oracle, mixed_state, mixed_work
+from tests.engine.helpers.schedules_oracle import SchedulesOracle
+from tests.engine.ops import Altered, Bury, Drop, Failure, Finish, Lease, LeasedJob, Limit, Release, Retry, Swept, Window
+from tests.engine.using import LEASE_MS, Desk, Operation
+
+NAMES = ("mail", "sms", "push")
+LATE_MS = 5_000
+#: Windows of one length a target: what becomes of a window whose length changes is not told.
+PER_MS = {"n:mail": 700, "n:sms": 300, "k:*": 500, "k:a": 500}
+#: From which states each action takes a job.
+ACTIONS = {
+    "cancel": ("waiting", "blocked", "delayed", "active"), "run_now": ("delayed",), "requeue": ("dead",), "discard": ("dead",),
+    "remove": ("waiting", "blocked", "delayed", "dead", "finished"),
+}  # fmt: skip
 
 
-def ends_of(lease: jobs.Lease) -> dict[str, tuple[base.Operation, str]]:
+def ends_of(lease: Lease) -> dict[str, tuple[Operation, str]]:
     """The calls that end a lease, and what it is called."""
     return {
         "finish": (Finish((lease,)), "finished"), "retry": (Retry((Failure(lease, "boom", 100),)), "retried"),
@@ -19,8 +30,138 @@ def ends_of(lease: jobs.Lease) -> dict[str, tuple[base.Operation, str]]:
     }  # fmt: skip
 
 
-class MixedWalk(Users):
-    """A mixed walk; its methods are the steps."""
+class MixedWalk:
+    """A queue on a desk, and the oracle beside it. `ids` are all that jobs ever had, in their order."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.oracle, self.schedules = desk, mixed_oracle.MixedOracle(), SchedulesOracle(LATE_MS)
+        self.ids: list[str] = []
+        #: Leases that have ended, and how ('' = taken away): a late copy of an end hears that, and changes nothing.
+        self.over: list[tuple[Lease, str]] = []
+        self.asked, self.told = set[str](), set[str]()
+        self.counter = self.told_ms = 0
+        desk.begin().sweep()
+
+    @property
+    def now_ms(self) -> int:
+        return self.desk.now_ms
+
+    def known(self, pick: int) -> str:
+        """An id of which everybody knows what it is by now; '' where there is none."""
+        ids = [job for job in self.ids if not self.oracle.blurred(job, self.now_ms)]
+        return ids[-1 - pick % len(ids)] if ids else ""
+
+    def leases(self, *picks: int) -> list[Lease]:
+        leases = [work.lease for work in self.oracle.works.values() if work.lease is not None]
+        return [leases[place] for place in dict.fromkeys(pick % len(leases) for pick in picks)] if leases else []
+
+    def work(self, name: str, options: dict[str, Any]) -> mixed_work.Work:
+        work = mixed_work.Work(name, options.get("key", ""), options.get("priority", 5), 0)
+        work.lifo, work.unique = options.get("lifo", False), options.get("unique", "")
+        work.attempts, work.crashes_max = options.get("attempts", 3), options.get("crashes_max", 3)
+        work.ignores = options.get("on_parent_failure") == "ignore"
+        work.due_ms = self.now_ms + options["delay_ms"] if "delay_ms" in options else 0
+        return work
+
+    def check(self) -> None:
+        mixed_state.compare(self.desk, self.oracle, self.schedules, set(self.ids))
+        told = {name for name in NAMES if self.oracle.claimable((name,), self.now_ms)}
+        if self.now_ms == self.told_ms:
+            # Rule 22: what a call has made claimable, or a claim has left, is told.
+            gained = {name for name in told if name not in self.told or name in self.asked}
+            assert gained <= set(lanes_state.markers(self.desk)), (gained, "has work that nobody is told of")
+        self.told, self.told_ms, self.asked = told, self.now_ms, set()
+
+    # -- what those do who put jobs in and administer the queue
+
+    def enqueue(self, name: str, again: int | None, parents: list[int], options: dict[str, Any]) -> None:
+        """`again`: under an id that was there before."""
+        options = {**options, "dedup_ms": 60_000 if options["dedup"] == "d" else 5_000} if "dedup" in options else options
+        job = self.known(again) if again is not None else ""
+        # Ids with this prefix belong to schedules.
+        job = f"j{len(self.ids)}" if not job or job.startswith("cron:") else job
+        needs = tuple(sorted({self.known(pick) for pick in parents} - {"", job}))
+        if job not in self.ids:
+            self.ids.append(job)
+        work = self.work(name, options)
+        told = self.oracle.enqueue(job, work, self.now_ms, needs, options.get("dedup", ""), options.get("dedup_ms", 0))
+        try:
+            found = self.desk.queue.enqueue(name, {"job": job}, id=job, needs=needs, **options)
+        except UnknownParent as error:
+            assert told == ("orphan", "", error.parent)
+            return
+        assert (found.result, told[1] if self.oracle.blurred(found.holder, self.now_ms) else found.state, found.holder) == told
+
+    def alter(self, action: str, pick: int) -> None:
+        """Mostly to a job whose state allows it."""
+        now_ms = self.now_ms
+        sure = [job for job in self.ids if not self.oracle.blurred(job, now_ms)]
+        fit = [job for job in sure if self.oracle.known(job, now_ms)[0] in ACTIONS[action]] if pick % 5 else []
+        job = fit[pick % len(fit)] if fit else self.known(pick)
+        if not job:
+            return
+        state = self.oracle.known(job, now_ms)[0]
+        found: Altered = getattr(self.desk.queue.dead if action in ("requeue", "discard") else self.desk.queue.jobs, action)(job)
+        if state not in ACTIONS[action]:
+            assert found == Altered(job, "changed", state)
+            return
+        holder = self._altered(action, job, state)
+        assert found == Altered(job, "held" if holder else "done", state, holder or None)
+
+    def _altered(self, action: str, job: str, state: str) -> str:
+        work = self.oracle.works.get(job)
+        if action == "requeue":
+            return self.oracle.requeue(job, self.now_ms)
+        if action == "run_now" and work:
+            work.state, work.at_ms = "waiting", 0
+        elif state == "finished":
+            self.oracle.done.pop(job, None)
+        elif work:
+            self.over += [(work.lease, "")] if work.lease else []
+            self.oracle.end_by_hand(job, "cancelled" if action == "cancel" else "discarded", self.now_ms)
+        return ""
+
+    def clean(self, state: str, older_than_ms: int) -> None:
+        now_ms, works = self.now_ms, self.oracle.works
+        ages = {job: work.at_ms if state == "dead" else work.enqueued_ms for job, work in works.items() if work.state == state}
+        ages = self.oracle.done if state == "finished" else ages
+        old = [job for job, at_ms in ages.items() if at_ms <= now_ms - older_than_ms]
+        assert self.desk.queue.clean(state, older_than_ms=older_than_ms) == len(old)
+        for job in old:
+            if state == "finished":
+                del self.oracle.done[job]
+            else:
+                self.oracle.end_by_hand(job, "discarded", now_ms)
+
+    def obliterate(self) -> None:
+        assert self.desk.queue.obliterate(force=True)
+        oracle = self.oracle
+        for job, work in list(oracle.works.items()):
+            self.over += [(work.lease, "")] if work.lease else []
+            oracle.end_by_hand(job, "discarded", self.now_ms)
+        for forgotten in (oracle.done, oracle.limits, oracle.pauses, oracle.feeds, oracle.feeding, oracle.handing):
+            forgotten.clear()
+        oracle.finished = oracle.buried = 0
+        self.schedules.known.clear()
+
+    def pause(self, name: str, length_ms: int) -> None:
+        self.desk.queue.pause(None if name == "*" else name, length_ms=length_ms)
+        self.oracle.pauses[name] = self.now_ms + length_ms if length_ms else 0
+
+    def resume(self, name: str) -> None:
+        self.desk.queue.resume(None if name == "*" else name)
+        self.oracle.pauses.pop(name, None)
+
+    def limit(self, target: str, concurrency: int, rate: int, window: Window) -> None:
+        """Without any bound: remove it."""
+        name, key = (target[2:], None) if target[0] == "n" else (None, target[2:])
+        bounds = Limit(concurrency, rate, PER_MS[target] if rate else 0, window)
+        self.oracle.limits.pop(target, None)
+        if concurrency or rate:
+            self.desk.queue.set_limit(name, key=key, concurrency=concurrency, rate=rate, per_ms=bounds.per_ms, window=window)
+            self.oracle.limits[target] = bounds
+        else:
+            self.desk.queue.remove_limit(name, key=key)
 
     # -- what workers do
 
