@@ -176,16 +176,13 @@ def test_the_clients_own_retries_are_off() -> None:
 @pytest.mark.parametrize("method", ["send_packed_command", "read_response"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_after_an_interrupt_the_next_call_reads_its_own_reply(queue: Queue, monkeypatch: Any, method: str, count: int) -> None:
-    class Interrupted(BaseException):
-        pass
-
     queue.enqueue("work", {}, id="before")
     calls = [queue.model.call(Listing(0, 10)) for _ in range(count)]
 
     def interrupted(*_: object, **__: object) -> None:
         monkeypatch.undo()
-        raise Interrupted
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(f"redis.connection.AbstractConnection.{method}", interrupted)
-    refused(Interrupted, "", *((queue.driver.run, calls[0]) if count == 1 else (queue.driver.send_many, calls)))
+    refused(KeyboardInterrupt, "", *((queue.driver.run, calls[0]) if count == 1 else (queue.driver.send_many, calls)))
     assert queue.counts().waiting == 1 and ids_of(queue, "waiting") == ["before"]

@@ -4,7 +4,6 @@ that nothing is left of what has ended but what is documented (lanes_keys.py).""
 from typing import Any
 
 from tests.engine.helpers import lanes_state, mixed_oracle
-from tests.engine.helpers.mixed_work import BLUR_MS
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
 from tests.engine.using import Desk, Inspect
 
@@ -53,8 +52,8 @@ def _compare_looks(desk: Desk, oracle: mixed_oracle.MixedOracle, ids: set[str]) 
 
 def _compare_keys(desk: Desk, oracle: mixed_oracle.MixedOracle) -> None:
     now_ms, works, keys = desk.now_ms, oracle.works, keys_by_kind(desk)
-    known = {job for job, ended in oracle.ended_jobs.items() if ended.until_ms > now_ms + BLUR_MS}
-    maybe = {job for job, ended in oracle.ended_jobs.items() if abs(ended.until_ms - now_ms) <= BLUR_MS}
+    known = {job for job, ended in oracle.ended_jobs.items() if ended.until_ms > now_ms + mixed_oracle.BLUR_MS}
+    maybe = {job for job, ended in oracle.ended_jobs.items() if abs(ended.until_ms - now_ms) <= mixed_oracle.BLUR_MS}
     there, wanted = keys.pop("job", set()), known | set(works)
     # A schedule that was run now and turned away is told the job that is there, and not the id under which that is noted.
     assert there - maybe - {job for job in there - wanted if job.startswith("cron:") and ":now-" in job} == wanted - maybe

@@ -5,7 +5,7 @@ from typing import Any
 
 from engine.errors import UnknownParent
 from engine.worker.machine.sweeping import tick
-from tests.engine.helpers import lanes_state, mixed_oracle, mixed_state, mixed_work
+from tests.engine.helpers import lanes_state, mixed_oracle, mixed_state
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
 from tests.engine.ops import Altered, Bury, Drop, Failure, Finish, Lease, LeasedJob, Limit, Release, Retry, Swept, Window
 from tests.engine.using import LEASE_MS, Desk, Operation
@@ -55,8 +55,8 @@ class MixedWalk:
         leases = [work.lease for work in self.oracle.works.values() if work.lease is not None]
         return [leases[place] for place in dict.fromkeys(pick % len(leases) for pick in picks)] if leases else []
 
-    def work(self, name: str, options: dict[str, Any]) -> mixed_work.Work:
-        work = mixed_work.Work(name, options.get("key", ""), options.get("priority", 5), 0)
+    def work(self, name: str, options: dict[str, Any]) -> mixed_oracle.Work:
+        work = mixed_oracle.Work(name, options.get("key", ""), options.get("priority", 5), 0)
         work.lifo, work.unique = options.get("lifo", False), options.get("unique", "")
         work.attempts, work.crashes_max = options.get("attempts", 3), options.get("crashes_max", 3)
         work.ignores = options.get("on_parent_failure") == "ignore"
