@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker, effects
-from tests.engine.helpers import history_handlers
+from tests.engine.helpers import worker_handlers
 from tests.engine.helpers.databases import Database
 from tests.engine.using import Lease, LeasedJob, Options, refused, wait_until
 
@@ -114,6 +114,6 @@ def test_a_handler_knows_the_queue_of_its_job(queue: Queue, kind: str) -> None:
 @pytest.mark.slow
 def test_a_handler_in_a_child_process_knows_it_too(queue: Queue) -> None:
     queue.enqueue("queue", None, id="j")
-    Worker(queue, history_handlers.handlers, processes=1).run(burst=True)
+    Worker(queue, worker_handlers.history, processes=1).run(burst=True)
     result = queue.results.get("j")
     assert result and result.get() == "q"

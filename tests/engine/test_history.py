@@ -10,7 +10,7 @@ import pytest
 
 from engine import AsyncQueue, Malformed, Queue, UnreadablePayload, Worker
 from engine.queue.history import KEPT_MAX, NAMES_MAX, PAYLOAD_BYTES_MAX, PastJob
-from tests.engine.helpers import history_handlers
+from tests.engine.helpers import worker_handlers
 from tests.engine.helpers.by_hand import alter, set_events, set_history
 from tests.engine.using import LEASE_MS, Bury, Desk, Drop, Failure, Finish, HistoryRule, Operation, Retry, refused
 
@@ -352,7 +352,7 @@ def test_workers_leave_their_ends_of_batches_and_from_child_processes(queue: Que
     for number in range(10):
         queue.enqueue("one", number, id=f"o{number}", attempts=1)
         queue.enqueue("many", number, id=f"m{number}")
-    assert Worker(queue, history_handlers.handlers, name="w1", processes=processes).run(burst=True) == "empty"
+    assert Worker(queue, worker_handlers.history, name="w1", processes=processes).run(burst=True) == "empty"
     found = queue.history.list()
     wanted = [("many", "finished", "w1")] * 10 + [("one", "dead", "w1")] + [("one", "finished", "w1")] * 9
     assert sorted((past.name, past.outcome, past.worker) for past in found) == wanted

@@ -39,14 +39,13 @@ async def async_raise(job: Job) -> None:
     mark_in(job, "ran")
     await asyncio.sleep(0)
     raise_error(job.payload["what"])
-    match job.payload["what"]:
-        case "cancel":
-            raise asyncio.CancelledError
-        case "stray exit":
-            # In a task of its own: this goes through the loop.
-            asyncio.get_running_loop().call_soon(sys.exit, 3)
-            await asyncio.sleep(0.01)
-            raise ValueError("no")
+    if job.payload["what"] == "cancel":
+        raise asyncio.CancelledError
+    if job.payload["what"] == "stray exit":
+        # In a task of its own: this goes through the loop.
+        asyncio.get_running_loop().call_soon(sys.exit, 3)
+        await asyncio.sleep(0.01)
+        raise ValueError("no")
 
 
 @handlers("plain-returns-coroutine")
@@ -93,6 +92,7 @@ def die(job: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@handlers("fork")
 def fork_in(job: Job) -> None:
     """Fork; the child comes out of the handler as the payload says, and its exit code is marked."""
     mark_in(job, "ran")
@@ -103,12 +103,6 @@ def fork_in(job: Job) -> None:
         sys.exit(3)
     elif job.payload["what"] == "raise":
         raise ValueError("in the child")
-
-
-@handlers("fork")
-def fork(job: Job) -> None:
-    """Fork in a plain function."""
-    fork_in(job)
 
 
 @handlers("async-fork")

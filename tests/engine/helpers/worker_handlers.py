@@ -84,3 +84,25 @@ def poison(job: Job) -> None:
     """Take the worker along, as a segmentation fault does."""
     mark_in(job, "start")
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+# -- whose ends are looked for in a history, and one that tells its queue
+
+history = Handlers()
+
+
+@history("queue")
+def queue_of(job: Job) -> str:
+    return job.queue
+
+
+@history("one")
+def one(job: Job) -> int:
+    if job.payload == 7:
+        raise ValueError("seven")
+    return job.payload
+
+
+@history("many", batch=10)
+def many(jobs: list[Job]) -> None:
+    assert jobs
