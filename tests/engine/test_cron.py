@@ -390,11 +390,11 @@ def test_what_else_an_expression_may_say(expression: str, expected: str) -> None
 
 
 @pytest.mark.parametrize("timing", [
-    Timing(cron="* * * *"), Timing(cron="jan * * * *"), Timing(cron="* * * * *", zone="Mars/Olympus"),
-    Timing(cron="* * * * *", zone="../etc/passwd"), Timing(cron="* * * * *", every_ms=1000), Timing(),
+    Timing(cron="* * * *"), Timing(cron="jan * * * *"), Timing(cron="* * * * *", zone="Mars/Olympus"), Timing(every_ms=-1000),
+    Timing(cron="* * * * *", zone="../etc/passwd"), Timing(cron="* * * * *", every_ms=1000), Timing(months=-1), Timing(),
 ], ids=str)  # fmt: skip
 def test_a_timing_that_cannot_be_read_says_so(timing: Timing) -> None:
-    refused(Unreadable, "", calendar, timing)
+    refused(Unreadable, "above 0" if timing.every_ms < 0 or timing.months < 0 else "", calendar, timing)
 
 
 @pytest.mark.feature("MQ08")
@@ -448,10 +448,7 @@ def test_nothing_ticks_before_the_start() -> None:
         assert calendar(Timing(**timing, start_ms=start_ms)).after(ms("2026-01-01"), start_ms) == start_ms + minutes * MINUTE_MS
 
 
-LENGTHS = st.sampled_from([100, 1000, 60_000])
-
-
-@given(every_ms=LENGTHS, due=st.integers(0, 500), most=st.integers(1, 100), late_ms=st.integers(0, 99))
+@given(st.sampled_from([100, 1000, 60_000]), st.integers(0, 500), st.integers(1, 100), st.integers(0, 99))
 def test_of_many_due_ticks_the_last_are_told(every_ms: int, due: int, most: int, late_ms: int) -> None:
     known, first_ms = calendar(Timing(every_ms=every_ms)), 1_000_000
     now_ms = first_ms + due * every_ms + late_ms
@@ -477,11 +474,6 @@ def test_ten_years_without_schedulers_are_looked_at_in_no_time() -> None:
     first_ms, now_ms = ms("2020-01-01"), ms("2030-01-01")
     ticks, total = known.between(first_ms, now_ms, 0, 100)
     assert (ticks, total) == ([now_ms - 1000 * back for back in range(99, -1, -1)], (now_ms - first_ms) // 1000 + 1)
-
-
-@pytest.mark.parametrize("timing", [Timing(every_ms=-1000), Timing(months=-1)], ids=str)
-def test_an_interval_below_zero_in_what_is_stored_is_refused(timing: Timing) -> None:
-    refused(Unreadable, "above 0", calendar, timing)
 
 
 def test_utc_needs_no_zone_files() -> None:

@@ -4,7 +4,6 @@ replica promoted behind a fixed address, a restart without the data, with older 
 import asyncio
 import logging
 import shutil
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import pytest
 
 from engine import AsyncQueue, ConnectOptions, DataLoss, Malformed, Queue, UnsupportedFeature, Worker, models
 from engine.testing import EmbeddedServer
+from tests.engine.helpers.processes import kill
 from tests.engine.ops import Beat, NoteEra
 from tests.engine.using import DEADLINE_S, Desk, Relay, at_work, raises, raw_client, refused, seen, some_handlers, wait_until
 
@@ -252,8 +252,7 @@ def test_a_restart_tells_of_what_it_has_lost(tmp_path: Any, closed_port: int, ke
                 client.save()
             shutil.copy(tmp_path / "dump.rdb", tmp_path / "kept.rdb")
         enqueue(queue, 3)
-        first.process.send_signal(signal.SIGKILL)
-        first.process.wait()
+        kill(first.process)
         first.stop()
         if kept == "snapshot":
             shutil.copy(tmp_path / "kept.rdb", tmp_path / "dump.rdb")

@@ -205,12 +205,7 @@ def test_a_union_that_nobody_could_tell_apart_is_refused(annotation: Any) -> Non
     refused(TypeError, "nobody could tell which of the two travelled", kind_of, annotation)
 
 
-def test_what_fits_none_of_a_union_is_not_read() -> None:
-    for annotation, value in [
-        (int | str, 1.5), (Point | Circle, {"z": 1}), (Gas | Solid, {"x": 1}), (Gas | Solid, {"x": 1, "kind": "ice"}),
-        (Cat | Dog, {"lives": 1}), (Cat | Dog, {"kind": "cow"}), (UUID | int, "no"), (int | float, True), (Movie | Foreign, {}),
-    ]:  # fmt: skip
-        refused((TypeError, ValueError), "", kind_of(annotation).read, value)
+def test_a_union_is_called_after_its_members() -> None:
     assert kind_of(Point | Circle).name == "Point or Circle" and kind_of(None | int | str).name == "int or str or None"
 
 
@@ -302,7 +297,9 @@ def test_what_does_not_fit_is_not_written(annotation: Any, value: Any) -> None:
     (Place, []), (bytes, "?"), (Decimal, "x"), (timedelta, "1"), (tuple[int, str], [1]), (set[int], 5), (dict[str, int], []),
     (Path, 5), (Movie, []), (Movie, {"seen": AT.isoformat()}), (Movie, {"title": "a", "x": 1}), (Sequel, {"title": "a"}),
     (User, {}), (User, []), (Strict, {"id": str(USER), "at": 5}), (Strict, {"id": str(USER), "at": "2026-02-03", "x": 1}),
-    (Ids, ["no"]), (Tag, {"tag": None}), (tuple[int, str], "1a"),
+    (Ids, ["no"]), (Tag, {"tag": None}), (tuple[int, str], "1a"), (int | str, 1.5), (Point | Circle, {"z": 1}),
+    (Gas | Solid, {"x": 1}), (Gas | Solid, {"x": 1, "kind": "ice"}), (Cat | Dog, {"lives": 1}), (Cat | Dog, {"kind": "cow"}),
+    (UUID | int, "no"), (int | float, True), (Movie | Foreign, {}),
 ])  # fmt: skip
 def test_what_does_not_fit_is_not_read(annotation: Any, value: Any) -> None:
     refused((TypeError, ValueError), "", kind_of(annotation).read, value)
