@@ -15,7 +15,7 @@ from engine.handlers import fault_of
 from engine.ops import claims
 from engine.options import checked
 from engine.outcomes import DELAY_MS_MAX, Ending, backoff_delay_ms, ending, verdict_of
-from tests.engine.helpers import failing_handlers
+from tests.engine.helpers import failing_handlers, raising
 from tests.engine.helpers.machine import holding
 from tests.engine.helpers.scenes import saved
 from tests.engine.ops import Backoff, Drop, Failure, Options, Retry
@@ -436,17 +436,9 @@ def test_the_end_of_a_stack_trace_travels_as_utf_8_and_is_bounded() -> None:
     assert "deep" in fault.trace and len(long.trace.encode()) == validate.TRACE_BYTES_MAX
 
 
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise SystemExit(3)
-
-
 def test_an_exception_whose_text_raises_still_has_a_trace() -> None:
-    try:
-        raise Unspeakable
-    except Unspeakable as failure:
-        fault = fault_of(failure)
-    assert fault.error == "Unspeakable" and "test_an_exception_whose_text_raises" in fault.trace
+    fault = fault_of(refused(raising.Unprintable, "", raises(raising.Unprintable())))
+    assert fault.error == "Unprintable" and "in raising" in fault.trace
 
 
 def test_a_worker_sends_the_trace_of_its_handler(queue: Queue) -> None:

@@ -137,11 +137,8 @@ def test_when_who_sends_for_others_is_interrupted_each_sends_its_own(
 
 @pytest.mark.usefixtures("patient")
 def test_a_thread_that_is_interrupted_while_it_waits_takes_its_job_back(relay: Relay, queue: Queue, direct: Queue) -> None:
-    class Interrupted(BaseException):
-        pass
-
     held = Held(relay, queue, enqueues(queue, "first"))
-    before, main = signal.signal(signal.SIGUSR2, raises(Interrupted())), threading.get_ident()
+    before, main = signal.signal(signal.SIGUSR2, raises(KeyboardInterrupt())), threading.get_ident()
 
     def signal_when_it_waits() -> None:
         wait_until(lambda: len(queue.gathering._waiting) == 1, "the main thread waits")
@@ -150,7 +147,7 @@ def test_a_thread_that_is_interrupted_while_it_waits_takes_its_job_back(relay: R
     try:
         with ThreadPoolExecutor(1) as helper:
             helper.submit(signal_when_it_waits)
-            refused(Interrupted, "", queue.enqueue, "work", None, id="withdrawn")
+            refused(KeyboardInterrupt, "", queue.enqueue, "work", None, id="withdrawn")
     finally:
         signal.signal(signal.SIGUSR2, before)
     assert [end.result for end in held.release()] == ["created"] and queue.enqueue("work", None, id="after").created
