@@ -200,11 +200,13 @@ def test_rule_10_a_clock_that_steps_back_holds_no_lease_longer_than_one(desk: Mo
 
 
 def test_rule_12_the_first_crash_is_free_and_the_third_that_was_marked_buries(desk: ModelDesk) -> None:
-    desk.enqueue("j1")
+    desk.keep_events().enqueue("j1")
     assert [desk.crash("j1", mark=mark)[1] for mark in (False, False, True)] == [1, 1, 2]
     (job,) = desk.claim()
     assert (desk.mark(job.lease), desk.mark(job.lease)) == ("ok", "repeated")
     assert desk.past(LEASE_MS + 1).claim("b") == [] and desk.queue.counts().dead == 1
+    (told,) = [event for event in desk.run(ReadEvents("0-0", 100, 0)).events if event.kind == "buried"]
+    assert told.job == job.lease.job and told.name and "crashed 3 times" in told.detail
 
 
 def test_rule_12_a_worker_takes_one_job_with_a_crash_behind_it(desk: ModelDesk) -> None:

@@ -80,7 +80,7 @@ def dedup_windows(queue: Queue, prefix: str, count: int = 12) -> list[str]:
 @pytest.mark.parametrize(("before", "after"), [pytest.param(4, 9, marks=pytest.mark.slow), (9, 4), (1, 4)])
 def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resharding, "PAGE", 9)
-    monkeypatch.setattr(resharding, "_SCAN", 60)
+    monkeypatch.setattr(resharding, "_SCAN", 10)
     with Queue("mails", url=ironclaim_url, shards=before) as old:
         old.history.on()
         assert dedup_windows(old, "first") == ["created"] * 12
@@ -98,6 +98,7 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: Any
             assert states(queue) == known and queue.history.list(limit=1_000) == past
             now = queue.counts()
             assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (27, 15, 27)
+            assert raw.zcard("ic:{mails}:done") == 0, "each is in the shard of its id"
             assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}
             assert len(raw.keys(f"ic:{{mails#{1 + (before > 1)}.*}}:job:w*")) == 60, "and none of the orphan"
             for number in range(60):
