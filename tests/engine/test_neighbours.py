@@ -9,9 +9,7 @@ import pytest
 from engine import Queue, Worker
 from engine import queues as all_queues
 from engine.models.lanes_keys import LanesKeys
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import at_work, some_handlers, wait_until
 
 DEEP = "[" * 100_000
 KEYS = LanesKeys("q")

@@ -14,14 +14,11 @@ from psycopg.rows import dict_row
 
 from engine import AsyncQueue, Job, Queue, Target, Worker, models, outbox
 from engine.errors import EngineError, Malformed, PartlyEnqueued, ServerUnavailable, UnsupportedFeature
-from engine.ops.jobs import EnqueueMany
 from engine.options import OPTIONS, Options
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from tests.conformance.test_declared import OPTIONS as EXAMPLES
-from tests.engine.desk import EXPIRE
 from tests.engine.helpers.databases import Database
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import EXPIRE, EnqueueMany, refused, wait_until
 
 
 class Shop:

@@ -14,20 +14,13 @@ import pytest
 
 from engine import Queue
 from engine.models.lanes import Lanes
-from engine.ops.admin import NoteQueue
-from engine.ops.base import Operation, ServerClock
-from engine.ops.claims import ReapLost, Sweep, Swept
-from engine.ops.jobs import Lease
-from engine.ops.workers import Beat, Beaten, ClientConnection, Connected, ListConnections, ListedConnections
 from engine.redis.dialer import KEEP_ALIVE_S, identify
 from engine.worker.machine.events import MS, ControlLost, Subscribed
 from engine.worker.machine.sweeping import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX, PROMPT_MS, Presence
-from tests.engine.desk import Desk
 from tests.engine.helpers.machine import SERVER_MS, Machine
 from tests.engine.helpers.processes import Mark, Workers
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until, whole_lines
+from tests.engine.ops import Beat, Beaten, ClientConnection, Connected, ListConnections, ListedConnections, ReapLost, Sweep, Swept
+from tests.engine.using import Desk, Lease, NoteQueue, Operation, Relay, ServerClock, raw_client, wait_until, whole_lines
 
 #: The server of the raw keys, and one before it.
 RUN, OTHER = "a" * 40, "b" * 40

@@ -7,15 +7,9 @@ import pytest
 from engine import Lock, OutcomeUnknown, Queue, ScriptFault
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Model
-from engine.ops.admin import Administered, Alter, Pause
-from engine.ops.base import Operation
-from engine.ops.claims import Claim, Extend, Finish
-from engine.ops.jobs import Lease
-from engine.ops.looks import Inspect, ReadProgress
-from engine.ops.schedules import EnableSchedule, ListSchedules
-from engine.ops.workers import ListWorkers, LockReply
 from engine.redis.exchange import Sent
-from tests.engine.helpers.producing import refused
+from tests.engine.ops import EnableSchedule, ListSchedules, ListWorkers, LockReply
+from tests.engine.using import Administered, Alter, Claim, Extend, Finish, Inspect, Lease, Operation, Pause, ReadProgress, refused
 
 LEASE, LOOKED = Lease("a", 1, "n"), [b"waiting", b"0", b"0", b"", []]
 

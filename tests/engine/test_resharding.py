@@ -16,17 +16,11 @@ import pytest
 
 from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, WrongKeyType, models, resharding
 from engine.errors import ServerUnavailable
-from engine.ops.admin import Altered, DropTaken, PutJobs, SetGate, SetShards, TakeJobs
-from engine.ops.claims import Claim, Failure, Finish, Retry
-from engine.ops.jobs import Lease
-from engine.ops.looks import Inspect
 from engine.queue.sharding import PLAIN, Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
-from tests.engine.desk import Desk
-from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
-from tests.engine.helpers.producing import raises, refused, some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Altered, Claim, DropTaken, Failure, Finish, PutJobs, Retry, SetGate, SetShards, TakeJobs
+from tests.engine.using import HANDLERS, ROOT, Desk, Inspect, Lease, Workers, raises, refused, some_handlers, wait_until
 
 
 def reshard(url: str, to: int, queue: str = "mails", **options: Any) -> Any:

@@ -12,8 +12,7 @@ from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
 from tests.engine.desk import LEASE_MS, Desk, run_fields
 from tests.engine.helpers.machine import Machine
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
+from tests.engine.using import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value, refused
 
 pytestmark = pytest.mark.feature("BN14", "BL12")
 

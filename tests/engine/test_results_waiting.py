@@ -12,14 +12,9 @@ import pytest
 
 from engine import AsyncQueue, Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, Worker
 from engine.errors import ServerUnavailable, TimedOut, UnknownJob, WrongKeyType
-from engine.ops.looks import Seen
 from engine.queue import results
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Relay, Seen, Workers, at_work, refused, wait_until
 
 pytestmark = pytest.mark.feature("BN06", "BN15")
 

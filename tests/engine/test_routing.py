@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Malformed, Queue, Worker
-from engine.ops.jobs import Enqueue, Options, class_of, class_target
 from engine.options import checked
 from engine.routing import Attributes, Target, matches, matching, names_among, priority_range, target_text
-from tests.engine.helpers.producing import refused, some_handlers
+from tests.engine.using import Enqueue, Options, class_of, class_target, refused, some_handlers
 
 NODE = Attributes("w1", "node", frozenset({"email", "gpu"}), "us-east")
 BARE = Attributes("w2")

@@ -9,9 +9,8 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, WrongKeyType
-from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, bury
-from tests.engine.ops import Bury, Failure, Finish, Lease, LeasedJob, Release, Retry
+from tests.engine.using import LEASE_MS, Bury, Desk, Failure, Finish, Lease, LeasedJob, Release, Retry
 from tests.scenes import an_end_of_a_restore
 
 JOBS = ("j1", "j2", "j3")

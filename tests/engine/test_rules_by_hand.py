@@ -5,12 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
 from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers
 from tests.engine.helpers.scenes import drain
-from tests.engine.helpers.waiting import DEADLINE_S
-from tests.engine.ops import Bury, Count, Failure, Finish, Value
+from tests.engine.using import DEADLINE_S, HOUR_MS, LEASE_MS, Bury, Count, Desk, Failure, Finish, Value
 from tests.scenes import CLASSES, SCENES, Scene, limited
 
 # -- cancel

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Claim, LeasedJob
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
 from tests.engine.helpers.lanes_state import hash_of, zsets
+from tests.engine.using import HOUR_MS, LEASE_MS, Claim, Desk, LeasedJob
 
 
 def sweep_state(desk: Desk) -> dict[str, int]:

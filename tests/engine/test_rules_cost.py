@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Release
-from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import check, members
+from tests.engine.using import Desk, Release
 
 pytestmark = pytest.mark.feature("MQ17")
 CLASSES = ("main", "main@gpu", "sms")

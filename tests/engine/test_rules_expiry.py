@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from engine.ops.looks import Count, Counts, Inspect, Inspected, Look, Seen
-from engine.ops.schedules import ListSchedules, PutSchedule, Tick, TickPolicy, Timing
-from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members
-from tests.engine.ops import Alter, Enqueue, EnqueueMany, Failure, Retry
+from tests.engine.ops import Alter, Enqueue, EnqueueMany, Failure, ListSchedules, PutSchedule, Retry, Tick, TickPolicy, Timing
+from tests.engine.using import LEASE_MS, Count, Counts, Desk, Inspect, Inspected, Look, Seen
 
 EXPIRES_MS = 1_000
 

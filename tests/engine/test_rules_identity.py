@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Bury, Claim, Failure, Finish, Release, Retry
 from engine.queue.producing import NewJob
 from engine.queue.synchronous import Queue
-from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.ops import AcquireLock, Call, Enqueue, EnqueueMany, Lease, Operation, Pause, PutSchedule
+from tests.engine.using import LEASE_MS, START_MS, Bury, Claim, Desk, Failure, Finish, Release, Retry
 from tests.scenes import scene
 
 

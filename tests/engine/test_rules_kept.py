@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.by_hand import alter
 from tests.engine.helpers.scenes import saved
-from tests.engine.ops import Alter, Enqueue, Explain
+from tests.engine.using import START_MS, Alter, Desk, Enqueue, Explain
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
 
 pytestmark = pytest.mark.feature("BQ35")

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Finish
-from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import BAND, check, hash_of, markers, members, parked, take_markers
+from tests.engine.using import ENDS, LEASE_MS, START_MS, Desk, Finish
 
 
 def fill(desk: Desk, lanes: dict[str, int], **options: Any) -> Desk:

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from engine.validate import RATE_MAX
-from tests.engine.desk import ENDS, HOUR_MS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import check, markers, members, parked, ready, take_markers
-from tests.engine.ops import Bury, Drop, Failure, Finish, LeasedJob, Release, Retry
+from tests.engine.using import ENDS, HOUR_MS, LEASE_MS, START_MS, Bury, Desk, Drop, Failure, Finish, LeasedJob, Release, Retry
 
 
 def jobs(desk: Desk, limit: int = 10, *, worker: str = "a", **options: Any) -> list[LeasedJob]:

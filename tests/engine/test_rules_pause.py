@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, take_markers
-from tests.engine.ops import Finish, Operation
+from tests.engine.using import HOUR_MS, LEASE_MS, Desk, Finish, Operation
 
 BOTH = ("mail", "sms")
 

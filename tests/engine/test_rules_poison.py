@@ -4,10 +4,9 @@ import itertools
 
 import pytest
 
-from engine.ops.claims import Bury, Failure, LeasedJob, Mark
-from tests.engine.desk import LEASE_MS, TOMBSTONE, Desk, write_run
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.fleet import Fleet, Segfault
+from tests.engine.using import LEASE_MS, TOMBSTONE, Bury, Desk, Failure, LeasedJob, Mark, write_run
 
 
 def test_rule_12_the_first_crash_is_counted_and_free(desk: Desk) -> None:

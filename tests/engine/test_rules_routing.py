@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, ready, take_markers
-from tests.engine.ops import Count, EnqueueMany, ReadWorkerUpdates
+from tests.engine.using import Count, Desk, EnqueueMany, ReadWorkerUpdates
 
 ALL = ("main", "main@gpu")
 

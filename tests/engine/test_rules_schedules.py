@@ -11,8 +11,7 @@ from engine.errors import Malformed, ScriptFault, ServerUnavailable
 from engine.ops import schedules
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import members, zsets
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Call, EnableSchedule, Operation, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
+from tests.engine.using import Call, EnableSchedule, Operation, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing, refused
 
 MINUTE_MS = 60_000
 #: The first full minute after the desk's clock starts.

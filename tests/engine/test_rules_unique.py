@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from engine.errors import ServerUnavailable
-from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check
-from tests.engine.ops import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Retry
+from tests.engine.using import LEASE_MS, Bury, CloseWindows, Desk, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Retry
 
 
 def add(desk: Desk, job: str, **options: Any) -> tuple[str, str, str]:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from engine import LaneInfo, Malformed, Obstacles, Queue, Scaling, models
 from engine.queue.metrics import APART_US, WINDOW_US, Demand, DemandWatch, wanted_workers
 from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Beat, Counts, Durations, HandlerTimes, ReportRunTimes, RunTimes, WorkerInfo
+from tests.engine.using import Beat, Counts, Durations, HandlerTimes, ReportRunTimes, RunTimes, WorkerInfo, refused
 
 #: 100 jobs/s of 40 ms keep four handlers busy; a worker has two, and is to be busy for 80 %.
 STEADY = Demand(arrivals_per_s=100, service_ms=40, backlog=0, oldest_age_ms=0, running=4, handlers_at_once=2)

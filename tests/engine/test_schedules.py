@@ -8,14 +8,10 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Handlers, Malformed, Queue, Schedule, Scheduler, Worker
-from engine.ops.schedules import TickPolicy, Timing
 from record.history import HistoryFile
 from record.recorder import Recorder
-from tests.engine.desk import START_MS
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import refused
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import START_MS, TickPolicy, Timing, at_work, refused, wait_until
 
 DAY_MS = 86_400_000
 

@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.worker.machine.sweeping import tick
-from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
-from tests.engine.ops import Call, Tick
+from tests.engine.using import START_MS, Call, Desk, Tick
 from tests.walks import examples
 
 NAMES, EVERY_MS, MISSED, LATE_MS = ("a", "b"), (1000, 7000), ("skip", "once", "all"), 5000

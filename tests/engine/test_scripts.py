@@ -18,9 +18,8 @@ from engine.models.model import FilledSlots
 from engine.options import PLAIN
 from engine.redis import scripts
 from engine.redis.scripts import layers_of, linked_functions, linked_model, load_model, load_script, scripts_folder, with_head
-from tests.engine.helpers.producing import refused
 from tests.engine.helpers.slots import check_slots
-from tests.engine.ops import Bury, Call, Enqueue, Operation, Release
+from tests.engine.using import Bury, Call, Enqueue, Operation, Release, refused
 
 LANES = layers_of(scripts_folder(), "lanes")
 FILES = {path.stem: path for layer in LANES for folder in layer for path in folder.glob("*.lua")}

@@ -17,8 +17,7 @@ from chaos.topology.embedded_sentinel import SERVICE, EmbeddedSentinel
 from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Worker, models
 from engine.testing import EmbeddedServer, ServerFailed
 from engine.testing.server import ask_server
-from tests.engine.helpers.at_work import Book, at_work
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Book, at_work, wait_until
 
 #: For calls that cannot succeed: they take all of it.
 HURRIED = ConnectOptions(deadline_ms=5_000, timeout_ms=2_000, connect_timeout_ms=2_000)

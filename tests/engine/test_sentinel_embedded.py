@@ -7,8 +7,7 @@ import redis
 
 from chaos.topology.embedded_sentinel import SERVICE, EmbeddedSentinel
 from engine.testing import ServerFailed
-from tests.engine.helpers.processes import is_gone
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import is_gone, wait_until
 
 
 def client(servers: EmbeddedSentinel, server: int) -> redis.Redis:

@@ -12,11 +12,9 @@ from engine.command.main import main
 from engine.http.jobs.jobs import job_view as view
 from engine.http.page.job_views import payload_line, payload_text
 from engine.queue.looks import payload_members
-from tests.engine.desk import run_texts
 from tests.engine.helpers import backwards
 from tests.engine.helpers.backwards import Backwards
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import ids_of, raw_client, refused
+from tests.engine.using import Workers, ids_of, raw_client, refused, run_texts
 
 #: A protobuf message on the wire: field 1 is 150, field 2 a text with bytes that are no UTF-8.
 PROTOBUF = bytes.fromhex("089601") + b"\x12\x03\xff\x00\xfe"

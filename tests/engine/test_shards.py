@@ -10,9 +10,7 @@ import pytest
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature, models
 from engine.errors import ScriptFault, ServerUnavailable, UnknownJob, UnknownParent, UnsafeServer
 from engine.queue.sharding import Layout, ShardRecord, added_times, added_workers, first_record, read_record
-from tests.engine.helpers.both import Blocking
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Durations, HandlerTimes, Limit, WorkerInfo
+from tests.engine.using import Blocking, Durations, HandlerTimes, Limit, WorkerInfo, refused
 
 SHARDS = 5
 

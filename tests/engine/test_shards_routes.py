@@ -12,15 +12,11 @@ from typing import Any, cast, get_args
 import pytest
 
 from engine import AsyncQueue, Handlers, NewJob, Queue, UnsupportedFeature, Worker
-from engine.ops.jobs import Enqueue
-from engine.ops.looks import Inspect, Page
 from engine.options import PLAIN
 from engine.queue.sharding import Layout, first_record
 from tests.conformance.declared import every_operation
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.both import Blocking, hurried
-from tests.engine.helpers.producing import raises, refused
 from tests.engine.ops import AdminOperation, Limit, Operation, Pause, Route, SetLimit, SetRetention, immutable
+from tests.engine.using import Blocking, Enqueue, Inspect, Page, at_work, hurried, raises, refused
 
 SHARDS = 4
 NAMES = Layout(1, SHARDS).names("parts")

@@ -12,9 +12,7 @@ import pytest
 
 from engine import Handlers, Job, LeaseLost, Malformed, Queue, SoftTimeout, Worker
 from tests.engine.helpers import life
-from tests.engine.helpers.processes import run_of
-from tests.engine.helpers.producing import ids_of
-from tests.engine.helpers.waiting import whole_lines
+from tests.engine.using import ids_of, run_of, whole_lines
 
 #: A run whose time is over before its handler begins has failed: on a machine that stands still, many do.
 SOFT: dict[str, Any] = {"soft_timeout_ms": 50, "backoff_ms": 0, "attempts": 1000, "result_ttl_ms": 60_000}

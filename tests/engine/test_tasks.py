@@ -16,8 +16,7 @@ from pydantic import BaseModel, field_validator
 
 from engine import AsyncQueue, Enqueued, Handlers, Job, Malformed, NewJob, Queue, Worker
 from tests.engine.helpers import tasks
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import ids_of, refused
+from tests.engine.using import Workers, ids_of, refused
 
 ROOT = Path(__file__).resolve().parents[2]
 USER = UUID(int=7)

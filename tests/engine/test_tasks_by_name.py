@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, JobFailed, Malformed, NewJob, Queue, TimedOut, Worker
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, refused
+from tests.engine.using import at_work, ids_of, refused
 
 
 class Sealed:

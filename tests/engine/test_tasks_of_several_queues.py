@@ -16,8 +16,7 @@ import redis.asyncio
 from engine import AsyncQueue, ConnectOptions, Handlers, Job, Malformed, NewJob, Queue, Task, Worker, WorkerGroup, models
 from engine.queue.settings import asynchronous, synchronous
 from engine.testing import run_all
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, raises, refused
+from tests.engine.using import at_work, ids_of, raises, refused
 
 
 @pytest.fixture

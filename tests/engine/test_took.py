@@ -11,14 +11,11 @@ import pytest
 from engine import AsyncQueue, BatchFailed, Durations, Malformed, NewJob, Queue, Worker, WrongKeyType
 from engine.command.main import main
 from engine.models.model import RUN_TIMES_NAMES_MAX
-from engine.ops.admin import NoteQueue
 from engine.ops.workers import BUCKET_MAX, Beat, Beaten, ListRunTimes, ReportRunTimes, RunTimes, RunTimesReported, bucket_end_ns
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
-from tests.engine.desk import Desk
 from tests.engine.helpers.machine import Machine, exits
-from tests.engine.helpers.producing import raises, refused, some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import Desk, NoteQueue, raises, refused, some_handlers, wait_until
 
 pytestmark = pytest.mark.feature("MQ36")
 

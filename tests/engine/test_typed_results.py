@@ -14,9 +14,8 @@ import pytest
 
 from engine import AsyncQueue, JobFailed, Malformed, NoResult, Queue, Worker
 from tests.engine.helpers import typed_results
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, refused
 from tests.engine.helpers.typed_results import Movie, Order, Receipt, halve, move, pay
+from tests.engine.using import at_work, ids_of, refused
 
 USER, AT = UUID(int=7), datetime(2026, 2, 3, tzinfo=UTC)
 RECEIPT = Receipt(USER, Decimal("1.10"), AT)

@@ -18,14 +18,11 @@ import pytest
 
 from engine import Handlers, Job, Queue, Worker, WorkerGroup
 from engine.errors import EngineError, logger
-from engine.ops.claims import LeasedJob
 from engine.queue.era import _call  # pyright: ignore[reportPrivateUsage]
 from engine.worker.runs import Coroutines, LoopThread, RunContexts
-from tests.engine.desk import run_texts
 from tests.engine.helpers import raising
-from tests.engine.helpers.producing import ids_of, raises, raw_client, some_handlers
 from tests.engine.helpers.raising import FAILURES, NONSENSE, misbehave, session, tenant
-from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.using import DEADLINE_S, LeasedJob, ids_of, raises, raw_client, run_texts, some_handlers
 
 #: Where a run of the service's code fails, or only what watches it does.
 FATAL = ("handler", "before", "enter", "leave", "result", "backoff", "filter")

@@ -9,10 +9,7 @@ import pytest
 
 from engine import AsyncQueue, Malformed, Queue, Target
 from engine.options import route_text
-from tests.engine.desk import LEASE_MS, START_MS, Desk
-from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.waiting import wait_until
-from tests.engine.ops import Bury, Failure
+from tests.engine.using import LEASE_MS, START_MS, Book, Bury, Desk, Failure, at_work, make_worker, wait_until
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"

@@ -14,11 +14,8 @@ from engine import BatchFailed, Bury, Discard, Handlers, Job, Malformed, Queue, 
 from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.helpers import batch_handlers
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.processes import Workers, run_of
-from tests.engine.helpers.producing import ids_of, raises, refused
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import Workers, at_work, ids_of, raises, refused, run_of, wait_until
 
 KINDS = ["plain", "inline", "async"]
 Body = Callable[[list[Job]], object]

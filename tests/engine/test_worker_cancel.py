@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Queue, Worker
-from engine.ops.workers import read_control
 from engine.worker import connections
 from engine.worker.machine.claiming import Allowance
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import at_work, read_control, some_handlers, wait_until
 
 #: Neither a renewal nor a heartbeat comes while a test waits: what is heard was told over the control connection.
 RARELY: dict[str, Any] = {"lease_ms": 3_600_000, "beat_ms": 3_600_000}

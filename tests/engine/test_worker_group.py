@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from engine import Malformed, Queue, ServerUnavailable, Worker, WorkerGroup
 from engine.worker.machine.concurrency import Sharing
-from tests.engine.helpers.at_work import Book, at_work
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import Book, at_work, refused, wait_until
 
 NAMES = ("critical", "normal", "low")
 

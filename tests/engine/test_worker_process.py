@@ -11,10 +11,8 @@ import pytest
 from engine import Queue
 from engine.command.main import main
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.processes import HANDLERS, Workers, put, run_of, stopped
-from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.schema import checked_rows, raw_rows
-from tests.engine.helpers.waiting import rows_of, wait_until
+from tests.engine.using import HANDLERS, Workers, ids_of, put, raw_client, rows_of, run_of, stopped, wait_until
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,11 +8,7 @@ import pytest
 
 from engine import Malformed, Queue, Target, Worker
 from engine.observer import Outcome
-from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
-from tests.engine.ops import Call, WorkerUpdates
+from tests.engine.using import Book, Call, WorkerUpdates, at_work, hurried, make_worker, refused, wait_until
 
 #: What happens while a test waits was not found by a sweep or a heartbeat.
 SLOW_SWEEP = {"lease_ms": 600_000, "sweep_ms": 600_000, "beat_ms": 600_000}

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, Queue
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Beat, Lease
+from tests.engine.using import HOUR_MS, LEASE_MS, Beat, Desk, Lease, refused
 
 TTL_MS = 30_000
 

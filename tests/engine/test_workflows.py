@@ -8,12 +8,10 @@ from engine import Handlers, Malformed, Queue, UnsupportedFeature, Worker, model
 from engine.options import PLAIN
 from engine.queue import workflows
 from engine.queue.producing import Steps
-from tests.engine.desk import Desk
 from tests.engine.helpers.by_hand import altered, bury, revive
 from tests.engine.helpers.lanes_state import members as in_order
 from tests.engine.helpers.lanes_state import names_of
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Altered, Bury, DeadlineBound, Enqueue, Failure, Finish, Operation, Relatives, Value
+from tests.engine.using import Altered, Bury, DeadlineBound, Desk, Enqueue, Failure, Finish, Operation, Relatives, Value, refused
 
 pytestmark = pytest.mark.feature("BQ35")
 

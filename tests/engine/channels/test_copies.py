@@ -9,11 +9,8 @@ import pytest
 from engine import ServerUnavailable, WrongKeyType
 from engine.models.dsps import CLOCK_MAX, clock_distance
 from engine.ops import channels as ops
-from engine.ops.base import Call, Operation
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
-from tests.engine.desk import CUT_OFF, WRITES
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.using import CUT_OFF, DEADLINE_S, WRITES, Call, Operation, refused
 
 #: Both messages in one call.
 CUT = ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)

@@ -15,8 +15,7 @@ from engine import Malformed
 from engine.redis import dialer as notifying
 from engine.redis.dialer import AsyncNotifier, Notifier
 from engine.redis.endpoint import ConnectOptions, Endpoint
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Relay, wait_until
 
 TOPIC = "dsps.c.{chx}"
 

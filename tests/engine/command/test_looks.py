@@ -10,9 +10,8 @@ import pytest
 from engine import Handlers, Job, Queue, Worker, options
 from engine.models.model import random_id
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
-from tests.engine.desk import Desk
 from tests.engine.helpers import producing, waiting
-from tests.engine.ops import Bury, Failure, Options
+from tests.engine.using import Bury, Desk, Failure, Options
 
 
 def kill_some(queue: Queue, *jobs: str, **needs: list[str]) -> None:

@@ -10,9 +10,8 @@ import httpx
 import pytest
 
 from engine import Handlers, Job, Queue, TimedOut, Worker
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import asking
+from tests.engine.using import at_work, wait_until
 
 pytestmark = pytest.mark.feature("BN34")
 JOBS = "/api/queues/q/jobs"

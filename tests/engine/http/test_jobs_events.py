@@ -15,9 +15,8 @@ from engine import AsyncQueue, Queue
 from engine.http.jobs import events
 from engine.http.settings import HttpSettings
 from engine.models.lanes_keys import LanesKeys
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import STREAM_S, wait_until
 from tests.engine.http.serving import coming, rest_of, served
+from tests.engine.using import STREAM_S, Relay, wait_until
 
 EVENTS = "/api/queues/q/events"
 
