@@ -108,17 +108,14 @@ def test_a_fetch_ends_before_it_carries_more_than_a_mebibyte(desk: ChannelDesk) 
     assert (len(reply.items), reply.upto, reply.more) == (2, 2, True)
     desk.acknowledge(2)
     desk.run(Publish((NewMessage("huge", b'"%b"' % (b"x" * 1_500_000)), NewMessage("small", b"1")), TTL_S, not_after_ms=NEVER_MS))
-    desk.acknowledge(4)
-    assert ids(desk.fetch()) == ["huge"], "one at least"
+    assert ids(desk.acknowledged(4).fetch()) == ["huge"], "one at least"
 
 
 @pytest.mark.feature("DS18", model="dsps")
 @pytest.mark.parametrize("most", [64, 2])
 def test_a_batch_across_the_wrap_is_acknowledged_as_one(desk: ChannelDesk, most: int) -> None:
     """The original's receipt is for the largest clock, so what came after the wrap comes again."""
-    desk.place(clock=CLOCK_MAX - 2)
-    desk.subscribe()
-    desk.publish(*names(5))
+    desk.place(clock=CLOCK_MAX - 2).subscribed().publish(*names(5))
     clocks = [CLOCK_MAX - 1, CLOCK_MAX, CLOCK_MIN, CLOCK_MIN + 1, CLOCK_MIN + 2]
     assert {key: desk.redis.exists(desk.keys.body(key)) for key in clocks} == dict.fromkeys(clocks, 1)
     got: list[int] = []
@@ -129,13 +126,11 @@ def test_a_batch_across_the_wrap_is_acknowledged_as_one(desk: ChannelDesk, most:
     assert got == clocks and not desk.fetch().items
     # One subscriber more, who starts there, and everything goes on.
     assert desk.subscribe("late").cursor == CLOCK_MIN + 2
-    desk.publish("after")
-    assert ids(desk.fetch("late")) == ids(desk.fetch()) == ["after"]
+    assert ids(desk.published("after").fetch("late")) == ids(desk.fetch()) == ["after"]
 
 
 def test_expired_messages_around_the_wrap(desk: ChannelDesk) -> None:
-    desk.place(clock=CLOCK_MAX - 100)
-    desk.subscribe()
+    desk.place(clock=CLOCK_MAX - 100).subscribe()
     publish(desk, names(200))
     expire(desk, range(CLOCK_MAX - 99, CLOCK_MAX + 51))
     reply, calls = search(desk, 1)
@@ -144,8 +139,7 @@ def test_expired_messages_around_the_wrap(desk: ChannelDesk) -> None:
 
 @pytest.mark.parametrize("far", [CLOCK_MAX - 5, 10**9, 1_500])
 def test_2_to_the_53_empty_clocks_are_no_work(desk: ChannelDesk, far: int) -> None:
-    desk.subscribe()
-    desk.redis.set(desk.keys.clock, far, ex=TTL_S)
+    desk.subscribed().redis.set(desk.keys.clock, far, ex=TTL_S)
     desk.publish("m1", "m2")
     reply, _ = search(desk, 2)
     assert ids(reply) == ["m1", "m2"] and (reply.cursor, reply.upto, reply.clock) == (0, far + 2, far + 2)
@@ -157,8 +151,7 @@ def test_2_to_the_53_empty_clocks_are_no_work(desk: ChannelDesk, far: int) -> No
 @pytest.mark.parametrize("count", [1, 50, 500, LATER])
 @pytest.mark.parametrize("start", [0, CLOCK_MAX - 25, -3])
 def test_what_foreign_clients_published_is_found(desk: ChannelDesk, count: int, start: int) -> None:
-    desk.place(clock=start)
-    desk.subscribe()
+    desk.place(clock=start).subscribe()
     made = foreign(desk, count)
     # Alone, then behind a message of ours, which comes to know of a few at once.
     reply, _ = search(desk, count // 500 + 2)
@@ -169,8 +162,7 @@ def test_what_foreign_clients_published_is_found(desk: ChannelDesk, count: int, 
 
 @pytest.mark.parametrize("count", [50, 500, LATER])
 def test_a_publish_of_ours_comes_to_know_of_a_few_foreign_ones_and_leaves_many_to_fetches(desk: ChannelDesk, count: int) -> None:
-    desk.subscribe()
-    desk.publish("first")
+    desk.subscribed().publish("first")
     made = foreign(desk, count)
     with bounded(desk), desk.commands() as found:
         desk.publish("ours")
@@ -183,9 +175,7 @@ def test_a_publish_of_ours_comes_to_know_of_a_few_foreign_ones_and_leaves_many_t
 @pytest.mark.parametrize("start", [0, CLOCK_MAX - 1_500, CLOCK_MAX - 2_000, CLOCK_MIN + 10])
 def test_a_subscriber_that_came_after_foreign_messages_is_given_none_of_them(desk: ChannelDesk, start: int) -> None:
     """Its cursor is past the index, whose way round the circle leads to what is older."""
-    desk.place(clock=start)
-    desk.subscribe("early")
-    desk.publish("first")
+    desk.place(clock=start).subscribed("early").publish("first")
     made, at = foreign(desk, 2_000), desk.subscribe("late").clock
     assert at is not None
     desk.publish("ours")
@@ -260,9 +250,7 @@ def test_many_expired_messages_of_ours_cost_next_to_nothing(desk: ChannelDesk) -
     """6,000 that have ended and two that live: what is known of when they ended leads past them."""
     desk.subscribe()
     publish(desk, names(6_000), ttl_s=1)
-    desk.subscribe("keeps the channel")
-    desk.subscribe()
-    desk.publish("lives", "too")
+    desk.subscribed("keeps the channel").subscribed().publish("lives", "too")
     until_past(desk, desk.redis.pexpiretime(desk.keys.body(6_000)))
     reply, calls = search(desk, 2)
     assert ids(reply) == ["lives", "too"] and calls == 1 and reply.upto == 6_002
@@ -275,8 +263,7 @@ def test_many_expired_messages_of_ours_cost_next_to_nothing(desk: ChannelDesk) -
 
 def test_messages_with_different_lives_are_not_skipped(desk: ChannelDesk) -> None:
     """The marks of the short ones must not lead past a long one before or among them, foreign or ours."""
-    desk.subscribe()
-    desk.publish("long", ttl_s=TTL_S)
+    desk.subscribed().publish("long", ttl_s=TTL_S)
     publish(desk, names(600), ttl_s=1)
     desk.foreign("foreign", ttl_s=TTL_S)
     publish(desk, names(600, 600), ttl_s=1)
@@ -288,9 +275,7 @@ def test_messages_with_different_lives_are_not_skipped(desk: ChannelDesk) -> Non
 
 
 def test_a_mark_knows_of_the_foreign_messages_that_its_own_call_has_found(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    desk.publish(*names(250), ttl_s=1)
-    desk.foreign("foreign", ttl_s=TTL_S)
+    desk.subscribed().published(*names(250), ttl_s=1).foreign("foreign", ttl_s=TTL_S)
     desk.publish(*names(20, 250), ttl_s=1)
     until_past(desk, desk.redis.pexpiretime(desk.keys.body(271)))
     assert drain(desk) == ["foreign"]
@@ -368,13 +353,10 @@ def searches() -> Iterator[object]:
 @pytest.mark.parametrize(("known", "at", "crowd"), [*searches()])
 def test_a_search_ends_from_every_position_of_the_circle(desk: ChannelDesk, known: int, at: int, crowd: int) -> None:
     """The engine last saw the channel at `known`; others moved clock and cursor to `at`, and the channel goes on from there."""
-    desk.place(clock=known, s=known)
-    desk.publish("before")
-    desk.fetch()
+    desk.place(clock=known, s=known).published("before").fetch()
     for start in range(0, crowd, 500):
         desk.redis.mset({f"crowd{number}": "" for number in range(start, start + 500)})
-    desk.place(clock=at, s=at)
-    desk.redis.hset(desk.keys.meta, "last", at)
+    desk.place(clock=at, s=at).redis.hset(desk.keys.meta, "last", at)
     assert clock_ahead(at, 1) == desk.foreign("theirs")
     desk.publish("ours1", "ours2")
     for subscriber in ("s", "late"):
