@@ -63,8 +63,7 @@ def test_rule_01_a_bulk_of_4_500_is_whole_though_unpack_cannot_take_it(desk: Des
 def test_rule_01_bury_cut_off_keeps_the_job_in_one_place(desk: Desk) -> None:
     for writes in desk.each_cut(1):
         operation = Bury((Failure(leased(desk)[0], "no"),))
-        desk.cut_off(operation, writes)
-        assert desk.run(operation).items[0] in (("ok", "buried"), ("repeated", "buried"))
+        assert desk.cut(operation, writes).run(operation).items[0] in (("ok", "buried"), ("repeated", "buried"))
         assert desk.places("j1") == {"dead"}
 
 
@@ -132,8 +131,7 @@ def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key:
 def test_rule_01_a_requeue_cut_off_before_a_backup_leaves_the_restored_job_in_its_lane(desk: Desk) -> None:
     for writes in desk.each_cut(1):
         bury(desk.enqueue("j"), "j")
-        desk.tick(10).cut_off(alter(desk, "requeue", "dead", "j"), writes)
-        runs = desk.claim() != []
+        runs = desk.tick(10).cut(alter(desk, "requeue", "dead", "j"), writes).claim() != []
         assert desk.did(an_end_of_a_restore(desk, {})).places("j") == {"lane" if runs else "dead"}, writes
 
 

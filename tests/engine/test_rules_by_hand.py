@@ -77,8 +77,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> No
 @pytest.mark.feature("BL25")
 def test_a_job_is_removed_from_wherever_it_stands(desk: Desk) -> None:
     dead, finished = (job.lease for job in desk.leased("dead", "finished"))
-    desk.bury(dead)
-    desk.finished(finished).enqueue("delayed", delay_ms=5000).enqueue("waiting")
+    desk.buried(dead).finished(finished).enqueue("delayed", delay_ms=5000).enqueue("waiting")
     for job in ("dead", "delayed", "waiting", "finished"):
         assert altered(desk, "remove", job, job)[0].done and desk.places(job) == {"ended"}
     assert members(desk, desk.keys.done) == [] and desk.run(Count()).expired == 0
@@ -107,7 +106,7 @@ def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
     take_markers(desk)
     assert altered(desk, "requeue", "dead", "j")[0].done
     assert (desk.places("j"), take_markers(desk)) == ({"lane"}, ["main"])
-    (job,) = desk.claim()
+    job = desk.one()
     assert (job.failures, job.crashes, job.claims) == (0, 0, 3) and job.lease.fence > fence
     assert desk.run_hash("j")["errors"] == "2" and desk.retry(job.lease, delay_ms=0) == ("ok", "retried")
 
@@ -118,8 +117,7 @@ def test_rule_10_a_copy_of_a_requeue_leaves_a_job_dead_that_died_again_after_the
     call = desk.call(alter(desk, "requeue", "dead", "j"))
     assert [told.done for told in desk.send(call).items] == [True]
     bury(desk.tick(-HOUR_MS), "j")
-    desk.send(call)
-    assert desk.places("j") == {"dead"}
+    assert desk.sent(call).places("j") == {"dead"}
     desk.tick(HOUR_MS)
     assert [told.done for told in altered(desk, "requeue", "dead", "j")] == [True] and desk.places("j") == {"lane"}
 
@@ -313,7 +311,7 @@ def test_rule_25_what_needs_a_cancelled_job_is_buried_and_a_cancelled_child_is_w
 def test_rule_10_what_a_clock_that_stepped_back_has_left_ahead_of_now_is_obliterated_all_the_same(desk: Desk, state: str) -> None:
     desk.enqueue("j1")
     if state != "waiting":
-        (job,) = desk.claim()
+        job = desk.one()
         desk.run(Finish((job.lease,)) if state == "finished" else Bury((Failure(job.lease, "no use"),)))
     assert desk.tick(-60_000).run(clean(desk, state, 1)).removed == 0, "it has no age yet"
     assert desk.queue.obliterate()

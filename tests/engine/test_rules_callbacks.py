@@ -55,8 +55,7 @@ def test_rule_25_a_failure_makes_its_callback_however_the_job_ends(desk: Desk, h
     if how == "expired":
         desk.later(100)
     elif how == "parent":
-        desk.bury(desk.claim()[0].lease)
-        desk.sweep()
+        desk.buried(desk.claim()[0].lease).swept()
         cause = "its parent p is dead"
     elif how == "crashes":
         desk.did(Bury((Failure(desk.claim(limit=2)[1].lease, "no"),))).past(LEASE_MS + 1).crash("j")
@@ -159,8 +158,7 @@ def test_rule_25_many_callbacks_of_one_call_come_a_hundred_at_once_and_the_rest_
 def test_rule_25_a_child_reads_what_its_parents_have_left_whenever_they_ended(desk: Desk) -> None:
     early, late, silent, bad = (job.lease for job in desk.leased("early", "late", "silent", "bad"))
     desk.did(Finish((early,), values=(Value(0, b'"e"', 60_000, 1),))).bury(bad)
-    desk.enqueue("child", needs=("late", "early", "silent", "bad"), on_parent_failure="ignore")
-    assert desk.claim() == []
+    assert desk.enqueue("child", needs=("late", "early", "silent", "bad"), on_parent_failure="ignore").claim() == []
     operation = desk.did(Finish((late, silent), values=(Value(0, b"[2]", 60_000, 1),))).claim_operation()
     (job,) = desk.run(operation).jobs
     cause, *records = job.left

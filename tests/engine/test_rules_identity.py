@@ -49,12 +49,11 @@ def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(
     assert again() == ("duplicate", "delayed", 0)
     desk.later(101)
     assert again() == ("duplicate", "waiting", 0)
-    (job,) = desk.claim()
+    job = desk.one()
     assert again() == ("duplicate", "active", job.lease.fence)
     desk.finish(job.lease)
     assert again() == ("duplicate", "finished", job.lease.fence)
-    desk.bury(desk.enqueue("j2").one().lease)
-    reply = desk.run(desk.enqueue_operation("j2", nonce=b"another-"))
+    reply = desk.buried(desk.enqueue("j2").one().lease).run(desk.enqueue_operation("j2", nonce=b"another-"))
     assert (reply.result, reply.state) == ("duplicate", "dead")
 
 
@@ -171,7 +170,7 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
     zombie = job.lease
     with desk.unchanged():
         assert desk.finish(zombie) == [("stale", "")], "also while nobody else holds the job"
-    (again,) = desk.claim("b")
+    again = desk.one("b")
     with desk.unchanged():
         ends = Finish((zombie,)), Retry((Failure(zombie, "boom", 0),)), Bury((Failure(zombie, "no"),)), Release((zombie,))
         assert {desk.run(each).items[0][0] for each in (*ends, desk.extend_operation(zombie))} == {"stale"}
@@ -180,14 +179,12 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
 
 def test_rule_05_an_older_token_keeps_its_own_outcome_when_a_newer_one_is_reaped(desk: Desk) -> None:
     (job,) = desk.leased("j1")
-    desk.released(job.lease).claim("b")
-    assert desk.swept(LEASE_MS + 1).run(Release((job.lease,))).items == (("repeated", "released"),)
+    assert desk.released(job.lease).held("b").swept(LEASE_MS + 1).run(Release((job.lease,))).items == (("repeated", "released"),)
 
 
 def test_rule_05_rows_of_a_batch_are_judged_one_by_one(desk: Desk) -> None:
     first, second, third = (job.lease for job in desk.leased("j1", "j2", "j3"))
-    desk.finish(second)
-    items = desk.finish(first, second, Lease(third.job, third.fence + 1, third.nonce), third, third)
+    items = desk.finished(second).finish(first, second, Lease(third.job, third.fence + 1, third.nonce), third, third)
     assert items == [("ok", "finished"), ("repeated", "finished"), ("stale", ""), ("ok", "finished"), ("repeated", "finished")]
 
 
@@ -195,7 +192,7 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
     desk.enqueue("j1")
     fences: list[int] = []
     for _ in range(3):
-        (job,) = desk.claim()
+        job = desk.one()
         fences.append(job.lease.fence)
         desk.release(job.lease)
     # Three claims in one millisecond.
@@ -212,7 +209,7 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     desk.redis.set(desk.keys.run("j1"), run.replace(b"%d" % job.lease.fence, b"%d" % (last - 2), 1))
     fences: list[int] = []
     for _ in range(2):
-        (job,) = desk.claim()
+        job = desk.one()
         fences.append(job.lease.fence)
         desk.release(job.lease)
     assert fences == [last - 1, last]
@@ -226,11 +223,11 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
 
 
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:
-    (job,) = desk.released(desk.enqueue("j1", attempts=5).one().lease).claim()
+    job = desk.released(desk.enqueue("j1", attempts=5).one().lease).one()
     assert (job.claims, job.failures, job.crashes) == (2, 0, 0)
-    (job,) = desk.retried(job.lease, delay_ms=0).swept().claim()
+    job = desk.retried(job.lease, delay_ms=0).swept().one()
     assert (job.claims, job.failures, job.crashes) == (3, 1, 0)
-    (job,) = desk.past(LEASE_MS + 1).claim()
+    job = desk.past(LEASE_MS + 1).one()
     assert (job.claims, job.failures, job.crashes) == (4, 1, 1)
 
 
@@ -247,7 +244,7 @@ def test_rule_09_a_renewal_in_time_arms_a_whole_lease_and_only_once(desk: Desk) 
     assert desk.run(extend).items == (("ok", START_MS + 3_000 + LEASE_MS),)
     assert desk.tick(1_000).run(extend).items == (("repeated", START_MS + 3_000 + LEASE_MS),)
     # The counter belongs to the lease: another worker's first renewal counts, however low its number.
-    (again,) = desk.swept(LEASE_MS + 1).claim("b")
+    again = desk.swept(LEASE_MS + 1).one("b")
     assert desk.run(desk.extend_operation(again.lease, renewal=1)).items[0][0] == "ok"
 
 
@@ -266,8 +263,7 @@ def test_a_claim_repeats_after_an_answer_that_leased_nothing(desk: Desk) -> None
 @pytest.mark.parametrize("bulk", [False, True])
 def test_rule_03_who_was_told_of_an_ended_job_is_told_so_by_a_late_copy_as_well(desk: Desk, bulk: bool) -> None:
     """The tombstone outlives the copies of every call that it has answered, not only those of the call that made the job."""
-    desk.enqueue("j1").finish(*(job.lease for job in desk.claim()))
-    ends_ms: Any = desk.redis.pexpiretime(desk.keys.job("j1"))
+    ends_ms: Any = desk.enqueue("j1").finished(*(job.lease for job in desk.claim())).redis.pexpiretime(desk.keys.job("j1"))
     desk.tick(ends_ms - desk.now_ms - 1)
     other = desk.enqueue_many_operation("j1", nonce=b"another-") if bulk else desk.enqueue_operation("j1", nonce=b"another-")
     call = desk.call(other)

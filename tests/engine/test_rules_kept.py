@@ -40,7 +40,7 @@ def test_a_result_outlives_its_time_while_a_child_waits_for_another_parent_and_t
     finish_all(desk, "p2")
     desk.tick(60_000).sweeps(2)
     assert result_until(desk, "p1") and result_until(desk, "p2"), "it is in its lane"
-    (child,) = desk.claim()
+    child = desk.one()
     desk.tick(1_000).sweeps(2)
     assert result_until(desk, "p1") and result_until(desk, "p2"), "it runs"
     desk.finished(child.lease).sweeps(2).tick(0)
@@ -134,8 +134,7 @@ def test_rule_01_a_script_cut_off_anywhere_neither_loses_a_result_nor_keeps_it(d
             # Whoever may run may read it, whatever the time is.
             assert result_until(desk, "p") > KEPT_MS or (scene.script == "bury" and not resend and writes < 4), writes
         for _ in range(4):
-            desk.finish(*(job.lease for job in desk.past(10_000).claim("z")))
-            desk.sweeps(2)
+            desk.finished(*(job.lease for job in desk.past(10_000).claim("z"))).sweeps(2)
         desk.tick(86_400_001).sweeps(2)
         assert nothing_is_kept(desk.tick(0)) and not result_until(desk, "p"), (writes, desk.dump())
         writes += 1
@@ -144,7 +143,6 @@ def test_rule_01_a_script_cut_off_anywhere_neither_loses_a_result_nor_keeps_it(d
 
 def test_rule_03_an_enqueue_sent_twice_keeps_a_result_once(desk: Desk) -> None:
     call = desk.call(AFTER_A_PARENT.begin(desk))
-    desk.send(call)
-    with desk.unchanged():
+    with desk.sent(call).unchanged():
         desk.send(call)
     assert result_until(desk, "p") < 2 * KEPT_MS

@@ -98,16 +98,14 @@ def test_rule_18_more_jobs_asked_than_there_are_in_many_lanes(desk: Desk) -> Non
 
 def test_rule_19_bands_are_strict_across_the_lanes_of_a_class(desk: Desk) -> None:
     desk.enqueue("a-low", "a-low2", key="a", priority=3).enqueue("b-mid", key="b", priority=5)
-    desk.enqueue("a-high", key="a", priority=9).enqueue("c-low", key="c", priority=3)
-    desk.enqueue("b-top", key="b", priority=10)
+    desk.enqueue("a-high", key="a", priority=9).enqueue("c-low", key="c", priority=3).enqueue("b-top", key="b", priority=10)
     assert claimed(desk) == ["b-top", "a-high", "b-mid", "c-low", "a-low", "a-low2"]
     assert desk.redis.exists(desk.keys.ready("main")) == 0
 
 
 def test_rule_19_a_visit_ends_where_the_next_job_has_a_lower_band_than_the_next_lane(desk: Desk) -> None:
     desk.enqueue("a1", "a2", key="a", priority=8).enqueue("a3", "a4", key="a", priority=4)
-    desk.enqueue("b1", key="b", priority=8).enqueue("b2", key="b", priority=6)
-    desk.enqueue("b3", key="b", priority=4)
+    desk.enqueue("b1", key="b", priority=8).enqueue("b2", key="b", priority=6).enqueue("b3", key="b", priority=4)
     # b goes on with b3, of the same band as what a has left: its visit has not ended by then.
     assert claimed(desk) == ["a1", "a2", "b1", "b2", "b3", "a3", "a4"]
 
@@ -205,8 +203,7 @@ def test_rule_12_lanes_of_crashed_jobs_do_not_hide_the_lanes_behind_them(desk: D
 def test_rule_12_a_lane_of_crashed_jobs_is_looked_through_once_a_claim(desk: Desk) -> None:
     """2,000 entries bound what one claim passes by (some 3 ms), however many visits it may make."""
     jobs = [f"j{number}" for number in range(3000)]
-    desk.run(desk.enqueue_many_operation(*jobs))
-    desk.redis.mset({desk.keys.run(job): b"1  \0\0crashes 1:1" for job in jobs})
+    desk.did(desk.enqueue_many_operation(*jobs)).redis.mset({desk.keys.run(job): b"1  \0\0crashes 1:1" for job in jobs})
     desk.redis.config_resetstat()
     assert claimed(desk, 50, crashed_max=0) == []
     assert desk.redis.info("commandstats")["cmdstat_hmget"]["calls"] < 2500
@@ -317,7 +314,7 @@ def test_rule_22_a_freed_slot_marks_each_class_that_gains(desk: Desk, end: str) 
     desk.set_limit("k:k", concurrency=1).set_limit("n:mail", concurrency=1)
     for name in ("mail", "sms", "push", "other"):
         desk.enqueue(f"{name}0", f"{name}1", name=name, key="" if name == "other" else "k")
-    (job,) = desk.claim(limit=1, classes=("mail",))
+    job = desk.one(limit=1, classes=("mail",))
     assert [claimed(desk, classes=(name,)) for name in ("sms", "push")] == [[], []]
     assert parked(desk) == {"mail/k": "k:k", "sms/k": "k:k", "push/k": "k:k"}
     take_markers(desk)

@@ -373,8 +373,7 @@ def test_rule_20_the_copy_of_an_end_that_was_cut_off_anywhere_frees_its_slot(des
         lease = desk.set_limit("k:k", concurrency=1).enqueue("j0", "j1", key="k").one().lease
         failures, ends = (Failure(lease, "no", 60_000),), {"finish": Finish((lease,)), "release": Release((lease,))}
         ends |= {"retry": Retry(failures), "bury": Bury(failures), "drop": Drop((lease,), ("skipped",))}
-        desk.cut_off(ends[how], writes)
-        assert desk.did(ends[how]).redis.exists(desk.keys.held("k:k")) == 0 and parked(desk) == {}, writes
+        assert desk.cut(ends[how], writes).did(ends[how]).redis.exists(desk.keys.held("k:k")) == 0 and parked(desk) == {}, writes
     assert writes > 5
 
 

@@ -109,8 +109,7 @@ def claimed(desk: Desk) -> Any:
 
 def claimed_within_limits(desk: Desk) -> Any:
     """A job that costs 3 has three places in the window. After a step back of the clock all of them count from then on."""
-    desk.set_limit("n:main", concurrency=50, rate=60, per_ms=1_000).run(many(desk, cost=3))
-    found = desk.claim(limit=50)
+    found = desk.set_limit("n:main", concurrency=50, rate=60, per_ms=1_000).did(many(desk, cost=3)).claim(limit=50)
     assert numbered(desk, desk.keys.held("n:main")) == [(job, START_MS + LEASE_MS) for job in sorted(IDS)]
     rate = numbered(desk, desk.keys.rate("n:main"))
     units = {f"{job.lease.job}:{job.lease.fence}{unit}".encode() for job in found for unit in ("", ":2", ":3")}

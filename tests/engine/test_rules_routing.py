@@ -33,7 +33,7 @@ def test_a_job_with_a_target_is_in_a_class_of_its_own(desk: Desk) -> None:
     assert hash_of(desk, desk.keys.routed) == {"main": f" {class_name}"}
     assert ready(desk, class_name) == [f"{class_name}/k"] and take_markers(desk) == ["main", class_name]
     assert jobs(desk.claim(classes=("main",))) == ["j2"]
-    (leased,) = desk.claim(classes=(class_name,))
+    leased = desk.one(classes=(class_name,))
     assert (leased.name, leased.class_name, leased.lane) == ("main", class_name, f"{class_name}/k")
     assert (leased.options.route, json.loads(leased.options.target)) == ("gpu", json.loads(target))
     check(desk)
@@ -70,8 +70,7 @@ def test_rule_18_jobs_of_others_in_front_cost_a_claim_nothing(desk: Desk) -> Non
 
 @pytest.mark.feature("BQ22")
 def test_rule_20_classes_of_one_name_share_its_slots(desk: Desk) -> None:
-    desk.set_limit("n:main", concurrency=3).enqueue("a0", "a1").enqueue("g0", "g1", "g2", route="gpu")
-    found = desk.claim(classes=ALL)
+    found = desk.set_limit("n:main", concurrency=3).enqueue("a0", "a1").enqueue("g0", "g1", "g2", route="gpu").claim(classes=ALL)
     assert jobs(found) == ["a0", "a1", "g0"], "in one claim, of both"
     assert jobs(desk.claim("b", classes=ALL)) == [] and desk.redis.zcard(desk.keys.held("n:main")) == 3
     take_markers(desk.enqueue("a2"))
@@ -126,8 +125,7 @@ def test_rule_22_whoever_knows_no_better_is_told_of_a_new_class(desk: Desk) -> N
 def test_rule_01_an_enqueue_of_a_new_class_cut_off_anywhere(desk: Desk, bulk: bool) -> None:
     for writes in desk.each_cut():
         one = desk.enqueue_operation("j1", route="gpu")
-        desk.cut_off(EnqueueMany((one,)) if bulk else one, writes)
-        desk.run(EnqueueMany((one,)) if bulk else one)
+        desk.cut(EnqueueMany((one,)) if bulk else one, writes).run(EnqueueMany((one,)) if bulk else one)
         assert [class_name for class_name, _ in desk.news().targets] == ["main@gpu"]
         assert desk.news().version >= 1 and desk.redis.llen(desk.keys.news(0)) == 1
         assert hash_of(desk, desk.keys.routed) == {"main": " main@gpu"}

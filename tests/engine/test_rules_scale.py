@@ -126,7 +126,7 @@ def test_rule_20_slots_that_nobody_holds_come_free_among_many_limits(desk: Desk)
             desk.redis.zadd(desk.keys.held(f"n:{name}"), {"gone": START_MS - 1})
         sweeps = 0
         while desk.redis.exists(desk.keys.held("n:c0"), desk.keys.held("n:c1499")):
-            desk.sweep()
+            desk.swept()
             sweeps += 1
             assert sweeps < 50
         assert sweeps > 1
@@ -148,7 +148,7 @@ def test_rule_20_parked_lanes_of_many_limits_come_back_in_pieces(desk: Desk) -> 
 def test_rule_20_a_released_place_among_many_classes_brings_resting_lanes_back_with_the_next_sweep(desk: Desk) -> None:
     desk.redis.hset(desk.keys.classes, mapping={f"c{number}": "" for number in range(600)})
     desk.set_limit("k:acme", rate=1, per_ms=HOUR_MS).enqueue("mail0", name="mail", key="acme")
-    (job,) = desk.enqueue("sms0", name="sms", key="acme").claim(classes=("mail",))
+    job = desk.enqueue("sms0", name="sms", key="acme").one(classes=("mail",))
     assert desk.claim("b", classes=("sms",)) == []
     desk.release(job.lease)
     assert [found.lease.job for found in desk.swept().claim("b", classes=("sms",))] == ["sms0"]
@@ -174,7 +174,7 @@ def test_leases_due_jobs_and_children_share_a_sweep_and_none_waits_for_all_of_th
     """A lease counts as two of the jobs that one sweep may move, and a fifth of these is left for each of the others."""
     assert len(desk.did(desk.enqueue_many_operation(*[f"l{number}" for number in range(70)])).claim(limit=70)) == 70
     desk.sweeps(20, LEASE_MS // 20).enqueue("p").enqueue(*(f"c{number}" for number in range(130)), needs=("p",))
-    (parent,) = desk.claim(limit=1)
+    parent = desk.one(limit=1)
     later = [f"d{number}" for number in range(150)]
     desk.did(desk.enqueue_many_operation(*later, delays_ms=(1,) * len(later))).tick(1).finish(parent.lease)
     moved = []
@@ -239,8 +239,7 @@ def test_an_obliteration_that_meets_a_lease_on_the_way_is_busy(desk: Desk) -> No
 def test_dead_jobs_over_the_bound_go_fifty_at_a_time_and_the_oldest_first(desk: Desk) -> None:
     jobs = [f"j{number:03}" for number in range(120)]
     for job in desk.did(desk.enqueue_many_operation(*jobs)).claim(limit=120):
-        desk.bury(job.lease)
-        desk.tick(1)
+        desk.buried(job.lease).tick(1)
     desk.run(SetRetention((("dead_max", 10),), op_id="r0", not_after_ms=desk.now_ms + 10_000))
     desk.redis.zadd(desk.keys.done, {f"d{number}": number for number in range(7_000)})
     left = [(desk.sweep().sleep_ms, desk.redis.zcard(desk.keys.dead)) for _ in range(3)]

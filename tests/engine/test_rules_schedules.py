@@ -80,7 +80,7 @@ def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: Desk) -> N
     told = [state(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped")]
     assert told == [str(FIRST_MS + MINUTE_MS), str(FIRST_MS), job_of(FIRST_MS), "1", "0", "0"]
     assert desk.redis.llen(desk.keys.wake("main")) == 1
-    (job,) = desk.claim()
+    job = desk.one()
     found = (job.lease.job, job.name, job.lane, json.loads(job.payload))
     assert found == (job_of(FIRST_MS), "main", "main/acme", {"of": "clean"})
     assert (job.options.priority, job.options.attempts, job.options.headers) == (7, 2, (("trace", "t"),))
@@ -187,7 +187,7 @@ def test_rules_01_and_24_a_tick_cut_off_after_its_job_makes_it_no_second_time(de
         count for count in range(1, 20) if desk.cut_off(first, count) and desk.redis.exists(desk.keys.job(job_of(FIRST_MS)))
     )
     assert writes > 1 and index(desk) == {"clean": FIRST_MS}
-    (job,) = desk.claim()
+    job = desk.one()
     if end == "finished":
         desk.finish(job.lease)
     reply = desk.run(second)
@@ -252,8 +252,7 @@ def test_rules_01_and_07_a_change_cut_off_anywhere_is_done_by_a_copy(desk: Desk,
 @pytest.mark.parametrize("change", CHANGES)
 def test_rule_01_a_change_cut_off_for_ever_leaves_no_schedule_that_spins(desk: Desk, change: str) -> None:
     for writes in desk.each_cut(1):
-        desk.cut_off(CHANGES[change](desk), writes)
-        desk.to(FIRST_MS)
+        desk.cut(CHANGES[change](desk), writes).to(FIRST_MS)
         for _ in range(3):
             desk.turn()
         assert desk.sweep().sleep_ms > 0, writes
@@ -323,7 +322,7 @@ def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
     first = next_tick()
     assert first == [job_of(FIRST_MS)]
     assert next_tick() == [], "it waits"
-    (leased,) = desk.claim()
+    leased = desk.one()
     assert next_tick() == [], "it runs"
     desk.retry(leased.lease, delay_ms=MINUTE_MS + 1)
     assert next_tick() == [], "it waits for its next run"
@@ -338,8 +337,7 @@ def test_rule_23_a_schedules_job_stays_out_while_another_has_its_unique_key(desk
     scheduled(desk, unique="u").enqueue("holder", unique="u").to(FIRST_MS)
     assert [(reply.jobs, reply.skipped) for reply in desk.turn()] == [((), 1)]
     work_off(desk)
-    desk.to(FIRST_MS + MINUTE_MS).turn()
-    assert desk.redis.get(desk.keys.unique("u")) == job_of(FIRST_MS + MINUTE_MS).encode()
+    assert desk.to(FIRST_MS + MINUTE_MS).turned().redis.get(desk.keys.unique("u")) == job_of(FIRST_MS + MINUTE_MS).encode()
 
 
 # -- clocks

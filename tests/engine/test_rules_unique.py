@@ -108,8 +108,7 @@ def test_rule_23_a_window_keeps_out_the_id_of_its_own_job_when_nothing_else_is_l
         return item.result, item.holder, item.state
 
     assert send(b"1-------") == created("j1")
-    desk.finished(lease_of(desk)).tick(59_999)
-    assert desk.redis.get(desk.keys.job("j1")) is None, "its tombstone has ended"
+    assert desk.finished(lease_of(desk)).tick(59_999).redis.get(desk.keys.job("j1")) is None, "its tombstone has ended"
     for _ in range(2):
         # The second time the record of the first refusal is under its id.
         assert send(b"2-------") == ("duplicate", "j1", "gone")
@@ -139,13 +138,11 @@ def test_rule_23_a_closed_window_lasts_20_s_more_and_never_longer_than_before(de
 def test_rules_03_and_23_whoever_fixed_its_deadline_before_a_window_was_closed_comes_in_no_more(desk: Desk) -> None:
     """Two enqueues of one id; the window of the first is closed, and the other one, which was held up, arrives at any time."""
     for late_ms in (0, 9_999, 10_000, 10_001, 20_000, 20_001, 1_000_000):
-        desk.begin()
-        held_up = desk.call(desk.enqueue_operation("j1", nonce=b"late----", dedup="d", dedup_ms=1_000_000))
+        held_up = desk.begin().call(desk.enqueue_operation("j1", nonce=b"late----", dedup="d", dedup_ms=1_000_000))
         add(desk, "j1", dedup="d", dedup_ms=1_000_000)
         desk.finished(lease_of(desk)).redis.delete(desk.keys.job("j1"))
         close(desk, ("d", "j1"))
-        desk.tick(late_ms)
-        assert desk.send(held_up).result == ("duplicate" if late_ms <= 10_000 else "refused"), late_ms
+        assert desk.tick(late_ms).send(held_up).result == ("duplicate" if late_ms <= 10_000 else "refused"), late_ms
         assert desk.claim() == []
 
 
@@ -230,8 +227,7 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
         if how == "reap":
             desk.crash("j1")
             lease = lease_of(desk)
-            desk.mark(lease)
-            desk.past(LEASE_MS).tick(1)
+            desk.marked(lease).past(LEASE_MS).tick(1)
         else:
             lease = lease_of(desk)
         failure = Failure(lease, "no")
@@ -287,6 +283,6 @@ def test_rule_23_the_longest_keys_are_read_whole(desk: Desk) -> None:
     assert desk.run(desk.enqueue_operation("j1", unique=unique, key=key, name=name)).result == "created"
     again = desk.enqueue_operation("j2", unique=unique, key=key, name=name, nonce=b"another-")
     assert (desk.run(again).result, desk.run(again).holder) == ("duplicate", "j1")
-    (job,) = desk.claim(classes=(name,))
+    job = desk.one(classes=(name,))
     assert (job.options.key, job.options.unique, job.lane) == (key, unique, f"{name}/{key}")
     assert holder(desk.finished(job.lease), unique) is None

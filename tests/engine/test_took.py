@@ -94,8 +94,7 @@ def test_a_key_of_another_type_stops_it_before_its_first_write_and_is_named(desk
 
 def test_obliterate_removes_them_and_a_late_copy_does_not_bring_them_back(desk: Desk) -> None:
     late = desk.enqueue("j1").call(desk.took_operation(item()))
-    desk.send(late)
-    assert desk.queue.obliterate() and desk.send(late).result == "repeated"
+    assert desk.sent(late).queue.obliterate() and desk.send(late).result == "repeated"
     assert desk.queue.stats() == [] and not list(desk.redis.scan_iter(desk.keys.prefix + "took*"))
 
 

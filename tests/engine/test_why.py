@@ -53,7 +53,7 @@ def test_a_job_in_every_state(desk: Desk) -> None:
 
 
 def test_a_child_that_died_with_its_parent_is_told_in_a_sentence(desk: Desk) -> None:
-    (leased,) = desk.enqueue("p").enqueue("child", needs=("p",)).claim("w1")
+    leased = desk.enqueue("p").enqueue("child", needs=("p",)).one("w1")
     desk.did(Bury((Failure(leased.lease, "OSError: no route"),))).sweep()
     assert why(desk, "child") == f"is dead since {NOW}, because its parent p is dead"
 
@@ -90,7 +90,7 @@ def test_a_limit_of_a_key_names_who_fills_it(desk: Desk, target: str) -> None:
 def test_limits_of_a_name_and_of_rates_say_when_there_is_room(desk: Desk) -> None:
     live(desk)
     desk.set_limit("n:main", concurrency=1).set_limit("k:acme", rate=1, per_ms=10_000)
-    (job,) = desk.enqueue("a", "j", key="acme").claim("w1", 1)
+    job = desk.enqueue("a", "j", key="acme").one("w1", 1)
     rate = "limit of key acme: 1 of 1 claims in 10 s, free again at 2100-01-01 01:06:50 UTC"
     assert why(desk) == f"waits for the limit of name main: 1 of 1 in hand, by w1, and for the {rate}"
     assert desk.finished(job.lease).claim("w1", 1) == []
@@ -102,8 +102,7 @@ def test_limits_of_a_name_and_of_rates_say_when_there_is_room(desk: Desk) -> Non
 
 def test_a_costly_job_waits_for_as_many_places_as_it_takes(desk: Desk) -> None:
     live(desk)
-    desk.set_limit("k:acme", rate=3, per_ms=10_000).enqueue("a", key="acme").claim("w1", 1)
-    desk.enqueue("j", key="acme", cost=3)
+    desk.set_limit("k:acme", rate=3, per_ms=10_000).enqueue("a", key="acme").held("w1", 1).enqueue("j", key="acme", cost=3)
     assert why(desk).startswith("waits for the limit of key acme: 1 of 3 claims in 10 s, free again at")
 
 

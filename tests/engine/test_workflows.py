@@ -188,13 +188,12 @@ def test_a_child_whose_unique_key_another_job_has_by_now_stays_dead(desk: Desk) 
 def test_a_revived_child_reads_what_its_finished_parents_have_left(desk: Desk) -> None:
     desk.enqueue("good", "bad").enqueue("child", needs=("good", "bad"))
     found = {job.lease.job: job.lease for job in desk.claim()}
-    desk.run(Finish((found["good"],), values=(Value(0, b"7", 60_000, 1),)))
-    desk.did(Bury((Failure(found["bad"], "no"),))).sweeps(4)
+    desk.did(Finish((found["good"],), values=(Value(0, b"7", 60_000, 1),))).did(Bury((Failure(found["bad"], "no"),))).sweeps(4)
     assert in_order(desk, desk.keys.keeping) == [], "a dead child reads nothing"
     altered(desk, "requeue", "dead", "bad")
     assert revived(desk, "child") == [("done", None)]
     (job,) = [job for job in desk.swept(600_000).claim() if job.lease.job == "bad"]
-    (child,) = desk.did(Finish((job.lease,), values=(Value(0, b"8", 60_000, 1),))).claim("b")
+    child = desk.did(Finish((job.lease,), values=(Value(0, b"8", 60_000, 1),))).one("b")
     assert child.lease.job == "child" and b'"value":7' in child.left[1] and b'"value":8' in child.left[2]
 
 
@@ -255,8 +254,7 @@ def diamond(desk: Desk) -> None:
 
 
 def bury_a(desk: Desk) -> None:
-    desk.bury(desk.one("g", limit=1).lease)
-    assert places(desk.sweeps(4), "a", "b1", "b2", "b3", "c") == ["dead"] * 5
+    assert places(desk.buried(desk.one("g", limit=1).lease).sweeps(4), "a", "b1", "b2", "b3", "c") == ["dead"] * 5
 
 
 @pytest.mark.parametrize("asked", ["a", "b2", "c"])
@@ -321,7 +319,7 @@ def test_children_that_stay_dead_are_counted(desk: Desk) -> None:
 @pytest.mark.parametrize("asked", ["a", "c"])
 def test_a_workflow_is_cancelled_children_first(desk: Desk, asked: str) -> None:
     diamond(desk)
-    (held,) = desk.claim()
+    held = desk.one()
     done = carried(desk, workflows.cancelling(desk.queue.model, asked, 100))
     assert (done.changed, done.left, done.more) == (5, 0, False)
     assert desk.finish(held.lease) == [("stale", "cancelled")]
