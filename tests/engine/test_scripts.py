@@ -268,8 +268,7 @@ def test_slots_are_filled_by_name(folder: Path) -> None:
     assert (call.keys, call.arguments) == (("mine", "A", "j", "r"), (5,))
     refused(ScriptFault, "Release: a slot of its script is given in other calls and not in this one", bound, "j", "r")
     refused(ScriptFault, r"script sample: KEYS wants groups of \(2,\), got \[1\]", bound, "j", lane="mine")
-    with pytest.raises(ScriptFault, match="script sample: its header has no slot more"):
-        bound("j", "r", operation=Bury(()), lane="mine", more="6")
+    refused(ScriptFault, "script sample: its header has no slot more", bound, "j", "r", operation=Bury(()), lane="mine", more="6")
     # A method of the keys makes the key of a field.
     assert bound("j", "r", operation=Enqueue("j", "mail", b"", b"", PLAIN)).keys == ("L:mail", "A", "j", "r")
 

@@ -104,8 +104,7 @@ def test_what_is_not_of_the_declared_type_is_a_failed_run(queue: Queue) -> None:
         return number  # type: ignore[return-value]
 
     with at_work(Worker(queue, sweep_ms=50)):
-        with pytest.raises(JobFailed, match="result: an int .* must be a value of type UUID"):
-            wrong.with_options(id="w").call(5)
+        refused(JobFailed, "result: an int .* must be a value of type UUID", wrong.with_options(id="w").call, 5)
         found = queue.results.wait("w", wrong)
         assert (found.outcome, found.value, found.kept) == ("dead", None, True)
 

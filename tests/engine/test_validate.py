@@ -165,8 +165,7 @@ def test_a_queue_may_have_another_limit_of_payloads(ironclaim_url: str) -> None:
     small = Queue("q", url=ironclaim_url, payload_bytes_max=7)
     try:
         assert small.enqueue("work", {"a": 1}).created
-        with pytest.raises(Malformed, match="^payload: '8 bytes' .* at most 7 bytes"):
-            small.enqueue("work", {"a": 12})
+        producing.refused(Malformed, "^payload: '8 bytes' .* at most 7 bytes", small.enqueue, "work", {"a": 12})
         assert small.counts().waiting == 1
     finally:
         small.close()

@@ -9,7 +9,7 @@ import pytest
 
 from engine import AsyncQueue, Malformed, Queue, Target
 from engine.options import route_text
-from tests.engine.using import LEASE_MS, START_MS, Book, Bury, Desk, Failure, at_work, make_worker, wait_until
+from tests.engine.using import LEASE_MS, START_MS, Book, Bury, Desk, Failure, at_work, make_worker, refused, wait_until
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"
@@ -199,5 +199,4 @@ def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> 
 
 
 def test_an_id_that_is_none_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(Malformed):
-        Queue("q", url="redis://127.0.0.1:1").jobs.why("no spaces")
+    refused(Malformed, None, Queue("q", url="redis://127.0.0.1:1").jobs.why, "no spaces")

@@ -7,7 +7,7 @@ from engine.errors import ScriptFault
 from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.ops.channels import Proof
 from tests.engine.channels.channel_desk import TTL_S, ChannelDesk, ids
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import refused, wait_until
 
 
 @pytest.fixture
@@ -253,8 +253,7 @@ def test_what_is_known_of_a_channel_is_read_before_anything_is_written(used: Cha
     for call in (lambda: used.publish("m6"), used.fetch):
         if what == "known" and call is not used.fetch:
             continue
-        with pytest.raises(ScriptFault, match="no clock"):
-            call()
+        refused(ScriptFault, "no clock", call)
     assert used.dump() == before
 
 
