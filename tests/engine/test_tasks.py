@@ -77,7 +77,8 @@ def test_jobs_that_wait_under_an_earlier_name_run_under_the_new_one(queue: Queue
     Worker(queue, tasks.renamed_queue.handlers, processes=processes).run(burst=True)
     assert {queue.results.wait(name).value for name in ("send", "old.send", "tests.engine.helpers.tasks.welcome")} == {"to 7"}
     for bad in ("old.send", ["a b"], [tasks.welcome.name], 7):
-        refused(Malformed, None, tasks.renamed_queue.job("new", aliases=bad), tasks.plain_welcome)
+        with pytest.raises(Malformed):
+            tasks.renamed_queue.job("new", aliases=bad)(tasks.plain_welcome)  # type: ignore[arg-type]
 
 
 def test_a_prefix_under_which_nothing_has_been_is_warned_of_once(ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
