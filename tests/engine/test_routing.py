@@ -35,10 +35,8 @@ def target(**fields: Any) -> dict[str, Any]:
     # A worker has one stack, so one of the wanted is enough in both modes.
     ({"stack": ["python", "node"], "mode": "all"}, True, False), ({"stack": ["python"]}, False, False),
     ({"region": ["us-east", "eu"]}, True, False), ({"region": ["eu"]}, False, False),
-    ({"capabilities": ["gpu", "tpu"]}, True, False),
-    ({"capabilities": ["gpu", "tpu"], "mode": "all"}, False, False),
-    ({"capabilities": ["gpu", "email"], "mode": "all"}, True, False),
-    ({"capabilities": ["tpu"]}, False, False),
+    ({"capabilities": ["gpu", "tpu"]}, True, False), ({"capabilities": ["gpu", "tpu"], "mode": "all"}, False, False),
+    ({"capabilities": ["gpu", "email"], "mode": "all"}, True, False), ({"capabilities": ["tpu"]}, False, False),
     # Criteria are met together, in both modes.
     ({"capabilities": ["gpu"], "region": ["eu"]}, False, False),
     ({"capabilities": ["gpu"], "region": ["us-east"], "stack": ["node"]}, True, False),
@@ -139,11 +137,9 @@ def test_bad_targets(value: Any, field: str) -> None:
 
 
 @pytest.mark.parametrize(("more", "field"), [
-    ({"stack": "two words"}, "stack"), ({"region": ["eu"]}, "region"),
-    ({"capabilities": "gpu"}, "capabilities"),
-    ({"capabilities": [f"c{n}" for n in range(33)]}, "capabilities"), ({"routes": []}, "routes"),
-    ({"routes": "gpu"}, "routes"), ({"routes": ["r" * 65]}, "routes"),
-    ({"routes": [f"r{n}" for n in range(65)]}, "routes"),
+    ({"stack": "two words"}, "stack"), ({"region": ["eu"]}, "region"), ({"capabilities": "gpu"}, "capabilities"),
+    ({"capabilities": [f"c{n}" for n in range(33)]}, "capabilities"), ({"routes": []}, "routes"), ({"routes": "gpu"}, "routes"),
+    ({"routes": ["r" * 65]}, "routes"), ({"routes": [f"r{n}" for n in range(65)]}, "routes"),
 ])  # fmt: skip
 def test_bad_attributes(more: dict[str, Any], field: str) -> None:
     assert refused(Malformed, "", Worker, Queue("q"), some_handlers(), **more).field == field

@@ -149,14 +149,11 @@ def test_the_fields_of_a_run_stand_in_one_order(desk: Desk) -> None:
     assert names == sorted(names) and len(names) > 4
 
 
-@pytest.mark.parametrize(
-    ("lane", "commands"),
-    [
-        ("ready", "GET HMGET ZSCORE TIME INCR ZADD SET"),
-        ("empty, its marker taken", "GET HMGET ZSCORE TIME EXISTS HEXISTS INCR ZADD ZADD SET RPUSH"),
-        ("empty, its marker there", "GET HMGET ZSCORE TIME EXISTS LLEN HEXISTS INCR ZADD ZADD SET"),
-    ],
-)
+@pytest.mark.parametrize(("lane", "commands"), [
+    ("ready", "GET HMGET ZSCORE TIME INCR ZADD SET"),
+    ("empty, its marker taken", "GET HMGET ZSCORE TIME EXISTS HEXISTS INCR ZADD ZADD SET RPUSH"),
+    ("empty, its marker there", "GET HMGET ZSCORE TIME EXISTS LLEN HEXISTS INCR ZADD ZADD SET"),
+])  # fmt: skip
 def test_an_enqueue_of_a_plain_job_runs_these_commands(desk: Desk, lane: str, commands: str) -> None:
     desk.enqueue("first")
     if lane != "ready":

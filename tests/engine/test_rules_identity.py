@@ -277,15 +277,10 @@ def results_of(reply: Any) -> list[str]:
     return [item.result for item in getattr(reply, "items", None) or [reply]]
 
 
-@pytest.mark.parametrize(
-    ("kind", "does"),
-    [
-        (Pause, lambda queue: queue.pause("work")),
-        (PutSchedule, lambda queue: queue.schedules.put("s", "work", every_ms=3_600_000)),
-        (AcquireLock, lambda queue: queue.locks.acquire("nightly")),
-        (Enqueue, lambda queue: queue.enqueue("work", None, id="a")),
-    ],
-)
+@pytest.mark.parametrize(("kind", "does"), [
+    (Pause, lambda queue: queue.pause("work")), (PutSchedule, lambda queue: queue.schedules.put("s", "work", every_ms=3_600_000)),
+    (AcquireLock, lambda queue: queue.locks.acquire("nightly")), (Enqueue, lambda queue: queue.enqueue("work", None, id="a")),
+])  # fmt: skip
 def test_rules_03_and_07_what_came_late_leaves_again_with_its_identity_and_a_new_deadline(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: type[Any], does: Any
 ) -> None:

@@ -290,14 +290,10 @@ def test_rule_20_a_window_keeps_no_more_entries_than_it_counts(desk: Desk) -> No
 # -- rule 10
 
 
-@pytest.mark.parametrize(
-    ("target", "window", "ahead"),
-    [
-        *((target, window, 2) for target in ("n:main", "k:k") for window in ("sliding", "fixed")),
-        ("n:main", "fixed", 1100),
-        ("k:k", "sliding", 1100),
-    ],
-)
+@pytest.mark.parametrize(("target", "window", "ahead"), [
+    *((target, window, 2) for target in ("n:main", "k:k") for window in ("sliding", "fixed")), ("n:main", "fixed", 1100),
+    ("k:k", "sliding", 1100),
+])  # fmt: skip
 def test_rule_10_a_clock_that_steps_back_an_hour_blocks_a_rate_once(desk: Desk, target: str, window: str, ahead: int) -> None:
     desk.set_limit(target, rate=ahead, per_ms=1000, window=window)
     desk.run(desk.enqueue_many_of(*((f"j{number}", "k") for number in range(2 * ahead + 2))))

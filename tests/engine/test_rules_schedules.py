@@ -354,15 +354,11 @@ def test_rule_10_a_clock_that_steps_back_fires_no_tick_twice(desk: Desk) -> None
 # -- what cannot be read
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("timing", "no JSON"), ("timing", '{"cron":"61 * * * *"}')),
-        *(("timing", '{"cron":"* * * * *","zone":"Mars/Olympus"}'), ("timing", '{"cron":5}')),
-        *(("timing", '{"of a later version":1}'), ("timing", "[]"), ("policy", "{"), ("job", "corrupt")),
-        ("anchor_ms", "x"),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [
+    ("timing", "no JSON"), ("timing", '{"cron":"61 * * * *"}'), ("timing", '{"cron":"* * * * *","zone":"Mars/Olympus"}'),
+    ("timing", '{"cron":5}'), ("timing", '{"of a later version":1}'), ("timing", "[]"), ("policy", "{"), ("job", "corrupt"),
+    ("anchor_ms", "x"),
+])  # fmt: skip
 def test_a_schedule_that_cannot_be_read_is_set_aside_with_the_reason_the_others_tick(desk: Desk, field: str, value: str) -> None:
     put(scheduled(desk, "bad"), "good")
     desk.redis.hset(desk.keys.schedule("bad"), field, value)

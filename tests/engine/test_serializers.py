@@ -132,15 +132,12 @@ class Broken:
 
 #: What is enqueued, what wrote it, what a reader with these serialisers has of it, and the members of an answer in JSON.
 LOOKED_AT: tuple[tuple[str, Any, dict[str, Any], Any, dict[str, Any]], ...] = (
-    ("digits", b"123", {}, b"123", {"payload_base64": "MTIz"}),
-    ("null", b"null", {}, b"null", {"payload_base64": "bnVsbA=="}),
-    ("binary", PROTOBUF, {}, PROTOBUF, {"payload_base64": "CJYBEgP/AP4="}),
-    ("empty", b"", {}, b"", {"payload_base64": ""}),
-    ("number", 123, {}, 123, {"payload": 123}),
-    ("none", None, {}, None, {"payload": None}),
+    ("digits", b"123", {}, b"123", {"payload_base64": "MTIz"}), ("null", b"null", {}, b"null", {"payload_base64": "bnVsbA=="}),
+    ("binary", PROTOBUF, {}, PROTOBUF, {"payload_base64": "CJYBEgP/AP4="}), ("empty", b"", {}, b"", {"payload_base64": ""}),
+    ("number", 123, {}, 123, {"payload": 123}), ("none", None, {}, None, {"payload": None}),
     ("own", {"a": [1, "ä"]}, {"serializer": "backwards"}, {"a": [1, "ä"]}, {"payload": {"a": [1, "ä"]}}),
     ("broken", 1, {"serializer": "broken"}, "SystemExit: no", {"payload_base64": "eA==", "payload_unreadable": "SystemExit: no"}),
-)
+)  # fmt: skip
 
 
 def test_every_reader_of_a_payload_has_what_a_handler_has_or_says_why_not(

@@ -128,13 +128,10 @@ def test_an_intended_time_that_is_no_time(queue: Queue, value: Any) -> None:
     producing.refused(Malformed, "^intended_ns: ", queue.enqueue, "work", {}, intended_ns=value)
 
 
-@pytest.mark.parametrize(
-    ("setting", "least", "most"),
-    [
-        *(("lease_ms", 100, 86_400_000), ("concurrency", 1, validate.CONCURRENCY_MAX)),
-        *(("prefetch", 0, validate.CONCURRENCY_MAX), ("grace_ms", 0, 86_400_000), ("sweep_ms", 10, 9000)),
-    ],
-)
+@pytest.mark.parametrize(("setting", "least", "most"), [
+    ("lease_ms", 100, 86_400_000), ("concurrency", 1, validate.CONCURRENCY_MAX), ("prefetch", 0, validate.CONCURRENCY_MAX),
+    ("grace_ms", 0, 86_400_000), ("sweep_ms", 10, 9000),
+])  # fmt: skip
 def test_settings_of_a_worker(queue: Queue, setting: str, least: int, most: int) -> None:
     for value in (least, most):
         options: dict[str, Any] = {setting: value} | ({"sweep_ms": 10} if setting == "lease_ms" else {})
@@ -198,20 +195,16 @@ URLS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "call"),
-    [
-        *(("url", url, lambda _, wrong: Queue("q", url=wrong)) for url in URLS),
-        *(("queue", wrong, lambda _, wrong: Worker(wrong, some_handlers())) for wrong in ("q", None, AsyncQueue)),
-        ("handlers", "mail", lambda queue, wrong: Worker(queue, wrong)),
-        *(("inline", wrong, lambda _, wrong: Handlers()("work", inline=wrong)) for wrong in (1, "no", None)),
-        ("name", "work", lambda _, name: some_handlers()(name)),
-        ("lua", "lua", lambda _, wrong: Queue("q", lua=wrong)),
-        # Whoever gives a length of time without a rate thinks that it does something.
-        *(("per_ms", ms, lambda queue, ms: queue.set_limit("work", per_ms=ms)) for ms in (1, 1000)),
-        *(("per_ms", ms, lambda queue, ms: queue.set_limit("work", concurrency=2, per_ms=ms)) for ms in (1, 1000)),
-    ],
-)
+@pytest.mark.parametrize(("field", "value", "call"), [
+    *(("url", url, lambda _, wrong: Queue("q", url=wrong)) for url in URLS),
+    *(("queue", wrong, lambda _, wrong: Worker(wrong, some_handlers())) for wrong in ("q", None, AsyncQueue)),
+    ("handlers", "mail", lambda queue, wrong: Worker(queue, wrong)),
+    *(("inline", wrong, lambda _, wrong: Handlers()("work", inline=wrong)) for wrong in (1, "no", None)),
+    ("name", "work", lambda _, name: some_handlers()(name)), ("lua", "lua", lambda _, wrong: Queue("q", lua=wrong)),
+    # Whoever gives a length of time without a rate thinks that it does something.
+    *(("per_ms", ms, lambda queue, ms: queue.set_limit("work", per_ms=ms)) for ms in (1, 1000)),
+    *(("per_ms", ms, lambda queue, ms: queue.set_limit("work", concurrency=2, per_ms=ms)) for ms in (1, 1000)),
+])  # fmt: skip
 def test_an_argument_that_makes_no_sense_is_named(queue: Queue, field: str, value: Any, call: Callable[..., Any]) -> None:
     refused(field, value, call, queue, value)
 
@@ -355,12 +348,10 @@ class Word(Enum):
 
 
 HOSTILE: tuple[Any, ...] = (
-    *(10**400, 10**5000, -(10**5000), math.inf, math.nan, Decimal("Infinity"), Fraction(1, 3), timedelta.max, b"\xff"),
-    *(Evil(), NoList(), NoMapping(), Shouting(), circle(), {"a": Evil()}, [Evil()], [[]], {1: 2}),
-    *("\ud800", "\0", "x" * 10**6, object()),
-    *(datetime(2030, 1, 1, tzinfo=NoZone()), datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))),
-    (10**5000,),
-)
+    10**400, 10**5000, -(10**5000), math.inf, math.nan, Decimal("Infinity"), Fraction(1, 3), timedelta.max, b"\xff", Evil(),
+    NoList(), NoMapping(), Shouting(), circle(), {"a": Evil()}, [Evil()], [[]], {1: 2}, "\ud800", "\0", "x" * 10**6, object(),
+    datetime(2030, 1, 1, tzinfo=NoZone()), datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))), (10**5000,),
+)  # fmt: skip
 
 
 def test_whatever_a_value_of_the_caller_raises_its_field_is_named(queue: Queue) -> None:
@@ -395,15 +386,12 @@ def test_whatever_a_value_of_the_caller_raises_its_field_is_named(queue: Queue) 
     places: dict[str, Callable[[Any], object]] = {
         **{name: lambda value, name=name: queue.enqueue("work", 1, **{name: value}) for name in OPTIONS},
         **{f"worker {name}": lambda value, name=name: Worker(queue, some_handlers(), **{name: value}) for name in worker},
-        "serializers": lambda value: Queue("q", serializers=value),
-        "durability": lambda value: Queue("q", durability=value),
-        "rules": lambda value: models.Dsps(rules=value),
-        "coordinate": lambda value: models.Mosquito(coordinate=value),
+        "serializers": lambda value: Queue("q", serializers=value), "durability": lambda value: Queue("q", durability=value),
+        "rules": lambda value: models.Dsps(rules=value), "coordinate": lambda value: models.Mosquito(coordinate=value),
         "cron": lambda value: queue.schedules.put("s", "work", 1, cron=value),
         "every_ms": lambda value: queue.schedules.put("s", "work", 1, every_ms=value),
-        "start_ms": lambda value: queue.schedules.put("s", "work", 1, every_ms=1000, start_ms=value),
-        "delay": RetryLater,
-    }
+        "start_ms": lambda value: queue.schedules.put("s", "work", 1, every_ms=1000, start_ms=value), "delay": RetryLater,
+    }  # fmt: skip
     for name, place in places.items():
         for value in HOSTILE:
             try:

@@ -221,11 +221,9 @@ def test_a_function_that_holds_the_interpreter_lock_keeps_its_lease_in_a_child(q
     assert len(workers.marks("start")) == 1 and "lease with fence" not in workers.output()
 
 
-@pytest.mark.parametrize(
-    ("names", "handlers", "options"),
-    [(("async-hold", "hold"), KINDS, ("--processes", "2")), (("hold",), INLINE, ())],
-    ids=["coroutine and child", "inline"],
-)
+@pytest.mark.parametrize(("names", "handlers", "options"), [
+    (("async-hold", "hold"), KINDS, ("--processes", "2")), (("hold",), INLINE, ()),
+], ids=["coroutine and child", "inline"])  # fmt: skip
 def test_a_handler_hears_that_its_lease_is_lost(
     queue: Queue, workers: Workers, names: tuple[str, ...], handlers: str, options: tuple[str, ...], client: Any
 ) -> None:

@@ -170,14 +170,10 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
     assert queue.counts().finished == 51 and {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "machine.machine.WorkerMachine._handler_ended",
-        "machine.machine.WorkerMachine.next_start",
-        "handler_pool.HandlerPool.run_here",
-    ],
-)
+@pytest.mark.parametrize("where", [
+    "machine.machine.WorkerMachine._handler_ended", "machine.machine.WorkerMachine.next_start",
+    "handler_pool.HandlerPool.run_here",
+])  # fmt: skip
 def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
     queue.enqueue("work", 1)

@@ -114,24 +114,18 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
     assert stopped(worker) == 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "said"),
-    [
-        ({"handlers": "no_such_module:handlers"}, [], "object: 'no_such_module:handlers'"),
-        ({"handlers": "tests.engine.helpers.worker_handlers:none"}, [], "has no none"),
-        ({"handlers": "tests.engine.helpers.worker_handlers:hold"}, [], "hold is a function"),
-        ({"handlers": "no-colon"}, [], "object: 'no-colon'"),
-        ({"handlers": ":handlers"}, [], "object: ':handlers'"),
-        ({"handlers": ".relative:handlers"}, [], "object: '.relative:handlers'"),
-        *(({"queue": "two words"}, [], "queue: 'two words'"), ({"queue": ""}, [], "queue: ''")),
-        ({"name": 'a"b'}, [], "worker name: 'a\"b'"),
-        ({}, ["--url", "http://localhost"], "url: 'http://localhost'"),
-        *(({}, ["--concurrency", "0"], "concurrency: 0"), ({}, ["--lease-ms", "99"], "lease_ms: 99")),
-        ({}, ["--sweep-ms", "9001"], "sweep_ms: 9001"),
-        ({}, ["--history", "h.jsonl"], "--history: 'h.jsonl' is not allowed, it must be left out: set IRONCLAIM_OBSERVER"),
-        ({}, ["--lua", "/none"], "no folder of scripts at /none"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "options", "said"), [
+    ({"handlers": "no_such_module:handlers"}, [], "object: 'no_such_module:handlers'"),
+    ({"handlers": "tests.engine.helpers.worker_handlers:none"}, [], "has no none"),
+    ({"handlers": "tests.engine.helpers.worker_handlers:hold"}, [], "hold is a function"),
+    ({"handlers": "no-colon"}, [], "object: 'no-colon'"), ({"handlers": ":handlers"}, [], "object: ':handlers'"),
+    ({"handlers": ".relative:handlers"}, [], "object: '.relative:handlers'"), ({"queue": "two words"}, [], "queue: 'two words'"),
+    ({"queue": ""}, [], "queue: ''"), ({"name": 'a"b'}, [], "worker name: 'a\"b'"),
+    ({}, ["--url", "http://localhost"], "url: 'http://localhost'"), ({}, ["--concurrency", "0"], "concurrency: 0"),
+    ({}, ["--lease-ms", "99"], "lease_ms: 99"), ({}, ["--sweep-ms", "9001"], "sweep_ms: 9001"),
+    ({}, ["--history", "h.jsonl"], "--history: 'h.jsonl' is not allowed, it must be left out: set IRONCLAIM_OBSERVER"),
+    ({}, ["--lua", "/none"], "no folder of scripts at /none"),
+])  # fmt: skip
 def test_a_start_that_cannot_be_is_one_line(
     ironclaim_url: str, capfd: pytest.CaptureFixture[str], changes: dict[str, str], options: list[str], said: str
 ) -> None:

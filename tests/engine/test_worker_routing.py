@@ -50,13 +50,11 @@ def test_jobs_go_to_the_workers_that_their_targets_ask_for(queue: Queue) -> None
     east = make_worker(queue, book, "east", stack="node", capabilities=["gpu", "email"], region="us-east")
     west = make_worker(queue, book, "west", stack="python", capabilities=["gpu"], region="us-west")
     wants: dict[str, tuple[Target, str]] = {
-        "server": (Target(server="west"), "west"),
-        "stack": (Target(stack=["python", "ruby"]), "west"),
-        "region": (Target(region=["us-east"]), "east"),
-        "all": (Target(capabilities=["gpu", "email"], mode="all"), "east"),
+        "server": (Target(server="west"), "west"), "stack": (Target(stack=["python", "ruby"]), "west"),
+        "region": (Target(region=["us-east"]), "east"), "all": (Target(capabilities=["gpu", "email"], mode="all"), "east"),
         "both": (Target(capabilities=["email", "sms"], region=["us-east", "us-west"]), "east"),
         "nobody": (Target(server="north"), ""),
-    }
+    }  # fmt: skip
     for job, (target, _) in wants.items():
         queue.enqueue("work", {}, id=job, target=target)
     with at_work(east, west):

@@ -332,13 +332,9 @@ def test_what_a_worker_of_a_group_raises_is_raised(ironclaim_url: str) -> None:
         refused(EngineError, "cannot connect", Worker(gone, handlers).run)
 
 
-@pytest.mark.parametrize(
-    ("part", "method"),
-    [
-        *((OpenRun, "close"), (OpenRun, "__init__"), (Loop, "add"), (Executor, "too_large")),
-        *((Executor, "take"), (Executor, "process")),
-    ],
-)
+@pytest.mark.parametrize(("part", "method"), [
+    (OpenRun, "close"), (OpenRun, "__init__"), (Loop, "add"), (Executor, "too_large"), (Executor, "take"), (Executor, "process"),
+])  # fmt: skip
 def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
     part: type, method: str, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,11 +118,9 @@ def prepared(desk: ChannelDesk, *messages: str, lost: tuple[str, ...] = ()) -> N
 
 
 SCENES: dict[str, tuple[Callable[[ChannelDesk], object], Operation]] = {
-    "first publish": (lambda desk: None, CUT),
-    "publish": (lambda desk: prepared(desk, "x"), CUT),
+    "first publish": (lambda desk: None, CUT), "publish": (lambda desk: prepared(desk, "x"), CUT),
     "publish behind foreign": (lambda desk: (prepared(desk, "x"), desk.foreign("f1"), desk.foreign("f2")), CUT),
-    "first subscribe": (lambda desk: None, SUBSCRIBE),
-    "subscribe": (lambda desk: desk.publish("x"), SUBSCRIBE),
+    "first subscribe": (lambda desk: None, SUBSCRIBE), "subscribe": (lambda desk: desk.publish("x"), SUBSCRIBE),
     "unsubscribe": (lambda desk: prepared(desk, "x"), UNSUBSCRIBE),
     "fetch of foreign": (lambda desk: (desk.subscribe(), desk.foreign("f1"), desk.foreign("f2")), FETCH),
     "fetch of expired": (lambda desk: prepared(desk, "x", "y", "z", lost=(desk.keys.body(1), desk.keys.body(2))), FETCH),
@@ -131,7 +129,7 @@ SCENES: dict[str, tuple[Callable[[ChannelDesk], object], Operation]] = {
     "fetch after a loss": (lambda desk: prepared(desk, "x", lost=(desk.keys.clock,)), FETCH),
     "acknowledge after a loss": (lambda desk: prepared(desk, "x", "y", lost=(desk.keys.clock,)), ops.Acknowledge("s", 1, TTL_S)),
     "subscribe after a loss": (lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)), SUBSCRIBE),
-}
+}  # fmt: skip
 
 
 def outcome(desk: ChannelDesk) -> tuple[Any, ...]:

@@ -26,11 +26,9 @@ from tests.engine.using import STREAM_S, refused, soon, wait_until
 
 READ, OPERATE, ADMIN, MAILS = "r" * 32, "o" * 32, "a" * 32, "m" * 32
 TOKENS = (
-    Token(secret=READ, role="read", name="reader"),
-    Token(secret=OPERATE, role="operate", name="operator"),
-    Token(secret=ADMIN, role="admin", name="admin"),
-    Token(secret=MAILS, role="admin", name="mails", queues=("mails",)),
-)
+    Token(secret=READ, role="read", name="reader"), Token(secret=OPERATE, role="operate", name="operator"),
+    Token(secret=ADMIN, role="admin", name="admin"), Token(secret=MAILS, role="admin", name="mails", queues=("mails",)),
+)  # fmt: skip
 JOBS = "/api/queues/q/jobs"
 FULL = "As many wait as may: 2 requests."
 #: Longer than any run of digits in a page: a clock in milliseconds holds each number of four digits now and then.
