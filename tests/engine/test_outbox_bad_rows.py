@@ -34,9 +34,8 @@ ON_SQLITE = [
         for column, error in {**SHORT, "payload": "payload", "options": "options"}.items()
         for value, stored in ((b'{"n":"\xe9"}', TEXT), (b"\xff\x00\xfe", TEXT), (b"\xff\x00\xfe", "?"), ("q\0", "?"))
     ),
-    *(Bad(column, b"q", error) for column, error in SHORT.items()),
-    Bad("options", b"{}", "options"), Bad("payload", float("inf"), "payload"),
-    Bad("options", 1.5, "options"), Bad("options", 10**18, "options"),
+    *(Bad(column, b"q", error) for column, error in SHORT.items()), Bad("options", b"{}", "options"),
+    Bad("payload", float("inf"), "payload"), Bad("options", 1.5, "options"), Bad("options", 10**18, "options"),
 ]  # fmt: skip
 #: Bytes of the payload; PostgreSQL keeps valid text in the other columns.
 ANYWHERE = [

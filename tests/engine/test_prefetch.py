@@ -16,10 +16,9 @@ def measured(took_ms: float, *, concurrency: int = 1, most: int = 64, runs: int 
     return prefetch
 
 
-@pytest.mark.parametrize(
-    ("took_ms", "concurrency", "ahead"),
-    [(1, 1, 50), (10, 1, 5), (50, 1, 1), (51, 1, 0), (1000, 1, 0), (10, 8, 40), (100, 8, 4), (0.01, 1, 64)],
-)
+@pytest.mark.parametrize(("took_ms", "concurrency", "ahead"), [
+    (1, 1, 50), (10, 1, 5), (50, 1, 1), (51, 1, 0), (1000, 1, 0), (10, 8, 40), (100, 8, 4), (0.01, 1, 64),
+])  # fmt: skip
 def test_rule_21_ahead_is_what_the_handlers_work_off_in_50_ms(took_ms: float, concurrency: int, ahead: int) -> None:
     assert measured(took_ms, concurrency=concurrency).ahead([], 0) == ahead
 

@@ -42,11 +42,10 @@ def test_a_url_names_nodes_of_a_cluster_and_tls() -> None:
 @pytest.mark.parametrize(("url", "reason"), [
     ("sentinel://one:1", "the name of the service"), ("sentinel://one:1/", "the name of the service"),
     ("sentinel:///mails", "hosts are missing"), ("sentinel://one:70000/mails", "no host:port"),
-    ("sentinel://one:1,/mails", "no host:port"),
-    ("sentinel://one/mails?sentinel_db=2", "sentinel_db is not known"),
-    ("sentinel://one/mails?sentinel_db=", "sentinel_db is not known"),
-    ("redis+cluster://one:1/2", "database 0"), ("redis+cluster://one:1?db=2", "database 0"),
-    ("redis+cluster://", "hosts are missing"), ("sentinel://one/mails?nonsense=2", "nonsense"),
+    ("sentinel://one:1,/mails", "no host:port"), ("sentinel://one/mails?sentinel_db=2", "sentinel_db is not known"),
+    ("sentinel://one/mails?sentinel_db=", "sentinel_db is not known"), ("redis+cluster://one:1/2", "database 0"),
+    ("redis+cluster://one:1?db=2", "database 0"), ("redis+cluster://", "hosts are missing"),
+    ("sentinel://one/mails?nonsense=2", "nonsense"),
 ])  # fmt: skip
 def test_a_url_that_cannot_be_read_is_refused_before_anything_is_sent(url: str, reason: str) -> None:
     refused(Malformed, reason, Queue, "q", url=url)

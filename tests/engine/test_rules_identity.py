@@ -92,11 +92,10 @@ def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:
     operation = desk.enqueue_many_operation("new", "waits", "ended", "dies", "runs", "late", "same", "newer", nonce=b"another-")
     found = {item.job: (item.result, item.state, item.fence) for item in desk.run(operation).items}
     assert found == {
-        **{"new": ("created", "", 0), "waits": ("duplicate", "waiting", 0)},
-        **{"ended": ("duplicate", "finished", fence), "dies": ("duplicate", "dead", fence)},
-        **{"runs": ("duplicate", "active", fence), "late": ("duplicate", "delayed", 0)},
-        **{"same": ("repeated", "", 0), "newer": ("created", "", 0)},
-    }
+        "new": ("created", "", 0), "waits": ("duplicate", "waiting", 0), "ended": ("duplicate", "finished", fence),
+        "dies": ("duplicate", "dead", fence), "runs": ("duplicate", "active", fence), "late": ("duplicate", "delayed", 0),
+        "same": ("repeated", "", 0), "newer": ("created", "", 0),
+    }  # fmt: skip
     assert [job.lease.job for job in desk.claim("b")] == ["waits", "same", "new", "newer"]
 
 

@@ -29,10 +29,9 @@ SCHEDULE = st.sampled_from("xy")
 STATES = st.sampled_from(("waiting", "blocked", "delayed", "dead", "finished"))
 #: What a job may ask for; most ask for little.
 OPTIONS: dict[str, st.SearchStrategy[Any]] = {
-    **{"key": st.sampled_from("ab"), "priority": st.sampled_from((3, 8)), "lifo": st.just(True)},
-    **{"attempts": st.integers(1, 2), "crashes_max": st.integers(2, 3)},
-    "unique": st.sampled_from(("u", "v", "w")),
-}
+    "key": st.sampled_from("ab"), "priority": st.sampled_from((3, 8)), "lifo": st.just(True), "attempts": st.integers(1, 2),
+    "crashes_max": st.integers(2, 3), "unique": st.sampled_from(("u", "v", "w")),
+}  # fmt: skip
 MORE: dict[str, st.SearchStrategy[Any]] = {
     **OPTIONS, "delay_ms": st.sampled_from((400, 4_000)), "dedup": st.sampled_from(("c", "d")),
     "on_parent_failure": st.just("ignore"),

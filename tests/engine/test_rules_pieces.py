@@ -201,15 +201,14 @@ CASES = [
     Case(enqueued_expiring, frozenset({*ENQUEUE, "enqueue_many #expiries"})),
     Case(claimed_expiring, frozenset({*ENQUEUE, *CLAIM, *FIRST, "enqueue_many #expiries", "write_leases #picked"})),
     Case(enqueued_unique, frozenset({"enqueue_many count", "enqueue_many #lane.waiting", "enqueue_many #unique_jobs"})),
-    Case(claimed, frozenset(ENQUEUE | CLAIM | FIRST)),
-    Case(claimed_within_limits, frozenset(ENQUEUE | CLAIM | LIMITS)),
+    Case(claimed, frozenset(ENQUEUE | CLAIM | FIRST)), Case(claimed_within_limits, frozenset(ENQUEUE | CLAIM | LIMITS)),
     Case(finished, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
     Case(finished_by_a_claim, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
     Case(forgotten, frozenset({"forget_all #set", "forget_all feeding"})),
     Case(promoted_by_a_foreign_model, frozenset({"foreign_promote #ids"}), models.Bull()),
     Case(stuck_in_a_foreign_model, frozenset({"jobs_at take"}), models.Bull()),
     Case(enqueued_with_many_parameters, frozenset({"wire_add #words"}), models.Mosquito()),
-]
+]  # fmt: skip
 #: Of messages of a channel: a list of their clocks.
 PUBLISHED = "index_all #clocks"
 

@@ -78,16 +78,15 @@ def operations(desk: Desk) -> dict[str, Operation]:
     """What may not take longer in a large queue. Administration and sweeps of nobody's jobs."""
     void_ms = desk.now_ms + 10_000
     return {
-        **{"count": Count(), "listing": Listing(0, 10), "page": Page("waiting", 0, 10)},
+        "count": Count(), "listing": Listing(0, 10), "page": Page("waiting", 0, 10),
         "page of names": Page("waiting", 0, 10, names=True),
         "clean of the young": Clean("waiting", HOUR_MS, None, 0, 10, 10, op_id="c0", not_after_ms=void_ms),
-        "obliterate": Forget("end", force=True, op_id="f0", not_after_ms=void_ms),
-        "sweep": desk.sweep_operation(),
+        "obliterate": Forget("end", force=True, op_id="f0", not_after_ms=void_ms), "sweep": desk.sweep_operation(),
         "limit of a key": SetLimit("k:x", Limit(concurrency=1), op_id="l0", not_after_ms=void_ms),
         "limit of a name": SetLimit("n:c1", Limit(concurrency=1), op_id="l1", not_after_ms=void_ms),
         "limit of all keys": SetLimit("k:*", Limit(concurrency=1), op_id="l2", not_after_ms=void_ms),
-        **{"resume": desk.resume_operation("c1"), "resume of all": desk.resume_operation("*")},
-    }
+        "resume": desk.resume_operation("c1"), "resume of all": desk.resume_operation("*"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("size", ["lanes", "parked lanes", "classes", "limits"])

@@ -30,10 +30,9 @@ GOES_ON = "sweep: children of a dead one"
 
 #: Kinds of keys that a queue has for good, of whatever became of its jobs.
 LASTING = {
-    *("seq", "sweep", "stats", "classes", "done", "dead", "wake", "settings", "routed", "news", "workers", "cron", "took"),
-    *("limits", "paused", "retention", "events", "history", "arrived", "witness", "shards", "wait"),
-    *("lock", "era", "rest", "connections"),
-}
+    "seq", "sweep", "stats", "classes", "done", "dead", "wake", "settings", "routed", "news", "workers", "cron", "took", "limits",
+    "paused", "retention", "events", "history", "arrived", "witness", "shards", "wait", "lock", "era", "rest", "connections",
+}  # fmt: skip
 #: After these a second copy has put everything right, also what counts against limits.
 WHOLE = ("enqueue", "enqueue_many", "finish", "release", "retry", "bury", "extend", "pause", "resume", "set_limit")
 #: What is added to the time of a result that is kept for a child.

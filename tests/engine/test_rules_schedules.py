@@ -150,9 +150,8 @@ def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_
     assert desk.tick(10 * MINUTE_MS).places(job_of(FIRST_MS)) == set()
     desk.turn()
     changes: list[Callable[[], object]] = [
-        *(lambda: None, lambda: put(desk, cron="*/2 * * * *"), lambda: desk.queue.schedules.remove("clean")),
-        lambda: put(desk),
-    ]
+        lambda: None, lambda: put(desk, cron="*/2 * * * *"), lambda: desk.queue.schedules.remove("clean"), lambda: put(desk),
+    ]  # fmt: skip
     for change in changes:
         change()
         with desk.unchanged():
@@ -223,12 +222,11 @@ def put_operation(desk: Desk) -> PutSchedule:
 
 
 CHANGES: dict[str, Callable[[Desk], Operation]] = {
-    "new": put_operation,
-    "changed": lambda desk: put_operation(scheduled(desk, cron="0 0 * * *")),
+    "new": put_operation, "changed": lambda desk: put_operation(scheduled(desk, cron="0 0 * * *")),
     "disabled": lambda desk: EnableSchedule("clean", 1, 0, **scheduled(desk).identity()),
     "enabled": lambda desk: EnableSchedule("clean", 1, FIRST_MS, **scheduled(desk, enabled=False).identity()),
     "removed": lambda desk: RemoveSchedule("clean", **scheduled(desk).identity()),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -18,15 +18,13 @@ STEADY = Demand(arrivals_per_s=100, service_ms=40, backlog=0, oldest_age_ms=0, r
 AIM = Scaling(workers_max=50, drain_ms=10_000)
 
 LOADS: dict[str, Any] = {
-    **{"arrivals_per_s": st.floats(0, 1e9), "service_ms": st.floats(0.001, 1e8) | st.just(0.0)},
-    **{"backlog": st.integers(0, 10**9), "oldest_age_ms": st.integers(0, 10**10)},
-    **{"running": st.integers(0, 10**6), "handlers_at_once": st.integers(1, 1_000)},
-}
+    "arrivals_per_s": st.floats(0, 1e9), "service_ms": st.floats(0.001, 1e8) | st.just(0.0), "backlog": st.integers(0, 10**9),
+    "oldest_age_ms": st.integers(0, 10**10), "running": st.integers(0, 10**6), "handlers_at_once": st.integers(1, 1_000),
+}  # fmt: skip
 AIMS: dict[str, Any] = {
-    **{"workers_min": st.integers(0, 20), "workers_max": st.integers(20, 10_000)},
-    **{"target_utilisation": st.floats(0.01, 1), "spare_workers": st.integers(0, 10)},
-    "drain_ms": st.integers(1_000, 86_400_000),
-}
+    "workers_min": st.integers(0, 20), "workers_max": st.integers(20, 10_000), "target_utilisation": st.floats(0.01, 1),
+    "spare_workers": st.integers(0, 10), "drain_ms": st.integers(1_000, 86_400_000),
+}  # fmt: skip
 demands, aims = st.builds(Demand, **LOADS), st.builds(Scaling, **AIMS)
 
 

@@ -154,18 +154,16 @@ CALLS: dict[str, Call] = {
 }
 #: How much one call reads or changes at most, in the small.
 PAGES = {
-    **{"looks.PIECE": 3, "admin.PIECE": 2, "synchronous._PAGE": 1, "asynchronous.parts._PAGE": 1},
-    **{"synchronous._NAMES_PAGE": 2, "asynchronous.jobs._NAMES_PAGE": 2},
-    **{"synchronous._SNAPSHOT_PAGE": 2, "asynchronous.queue._SNAPSHOT_PAGE": 2},
-    **{"synchronous._STATS_PAGE": 1, "asynchronous.queue._STATS_PAGE": 1},
-}
+    "looks.PIECE": 3, "admin.PIECE": 2, "synchronous._PAGE": 1, "asynchronous.parts._PAGE": 1, "synchronous._NAMES_PAGE": 2,
+    "asynchronous.jobs._NAMES_PAGE": 2, "synchronous._SNAPSHOT_PAGE": 2, "asynchronous.queue._SNAPSHOT_PAGE": 2,
+    "synchronous._STATS_PAGE": 1, "asynchronous.queue._STATS_PAGE": 1,
+}  # fmt: skip
 #: What each shard has for itself.
 APART: dict[str, Call] = {
-    "events.last": lambda queue: queue.events.last(),
-    "events.read": lambda queue: list(queue.events.read("0", wait_ms=0)),
+    "events.last": lambda queue: queue.events.last(), "events.read": lambda queue: list(queue.events.read("0", wait_ms=0)),
     "workers.set_concurrency": lambda queue: queue.workers.set_concurrency("w", 3),
     "use_test_clock": lambda queue: queue.use_test_clock(2**43),
-}
+}  # fmt: skip
 #: What asks the server nothing.
 WITHOUT_CALLS = {"job", "like", "close", "events.close", "results.close", "results.wait_out"}
 

@@ -329,10 +329,9 @@ def test_settings_by_both_faces(ironclaim_url: str, kind: str, client: Any) -> N
         call("resume", "v")
         assert client.hgetall(queue.model.keys.settings) == {"version": "5", "c:w": "1000", "c:*": "1", "p:w": "0 0"}
         for name, arguments, field in (
-            *(("set_concurrency", ("w", 0), "concurrency"), ("set_concurrency", ("w", 1001), "concurrency")),
-            *(("set_concurrency", ("a b", 1), "worker name"), ("pause", ("",), "worker name")),
-            ("resume", (None,), "worker name"),
-        ):
+            ("set_concurrency", ("w", 0), "concurrency"), ("set_concurrency", ("w", 1001), "concurrency"),
+            ("set_concurrency", ("a b", 1), "worker name"), ("pause", ("",), "worker name"), ("resume", (None,), "worker name"),
+        ):  # fmt: skip
             assert refused(Malformed, None, call, name, *arguments).field == field
         refused(Malformed, "^length_ms: ", call, "pause", "w", length_ms=-1)
         queue.close()

@@ -163,12 +163,11 @@ def test_cut_off_after_any_write_and_sent_again_it_comes_to_the_same(desk: Chann
 
 
 BEFORE: dict[str, Callable[[ChannelDesk], object]] = {
-    "new channel": lambda desk: None,
-    "behind another message": lambda desk: desk.publish("x"),
+    "new channel": lambda desk: None, "behind another message": lambda desk: desk.publish("x"),
     "behind foreign ones": lambda desk: (desk.publish("x"), desk.foreign("f1"), desk.foreign("f2")),
     "across the wrap": lambda desk: (desk.place(clock=CLOCK_MAX - 2), desk.publish("x")),
     "after a loss of the clock": lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)),
-}
+}  # fmt: skip
 
 
 def stored(desk: ChannelDesk, *names: str) -> list[int]:

@@ -381,9 +381,8 @@ def of_bananas() -> golden.Told:
         ("waiting", Options(priority=1, headers=((bananas.DESCRIPTION, "d"),)), {"enqueued_ms": 1_500}),
         ("delayed", Options(priority=5, route="west", attempts=4), {"due_ms": 2_001}),
         ("finished", Options(priority=9), {"failures": 1, "crashes": 2}),
-        ("dead", Options(priority=10), {"last_error": "ValueError: 5", "unreadable": "torn"}),
-        ("expired", Options(), {}),
-    ):
+        ("dead", Options(priority=10), {"last_error": "ValueError: 5", "unreadable": "torn"}), ("expired", Options(), {}),
+    ):  # fmt: skip
         job = JobInfo("j1", state, name="send", payload_bytes=b"[5]", options=options, **more)  # type: ignore[arg-type]
         for payloads in (False, True):
             yield f"{state} {payloads}", bananas._view(job, asking(HttpSettings(show_payloads=payloads)))

@@ -171,10 +171,9 @@ def test_nothing_changes_unless_that_is_allowed(ironclaim_url: str, raw: Any) ->
 
 def test_a_channel_without_tokens_of_its_own_takes_those_of_the_server(ironclaim_url: str) -> None:
     tokens = (
-        Token(secret="operator-01234567", role="operate"),
-        Token(secret="reader-0123456789", role="read"),
+        Token(secret="operator-01234567", role="operate"), Token(secret="reader-0123456789", role="read"),
         Token(secret="elsewhere-0123456", role="admin", queues=("other",)),
-    )
+    )  # fmt: skip
     with desk(ironclaim_url, tokens=tokens) as client:
         assert told(client.publish("chx", "m1", "1")) == (403, {"code": "dsps.auth.rejected", "error": "Unauthorized"})
         for one, statuses in zip(tokens, ((200, 200), (403, 200), (403, 403)), strict=True):

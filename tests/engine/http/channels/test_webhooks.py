@@ -430,11 +430,10 @@ def test_settings_that_cannot_be_are_named() -> None:
     for settings, field in (
         *(({"url": url}, "url") for url in ("ftp://example.com/", "/path", "http://user:secret@example.com/")),
         *(({"url": f"http://example.com/{part}"}, "url") for part in ("{{.channel.name}}", "{{ .other }}")),
-        *(({"headers": {name: "x"}}, "headers") for name in ("Host", "webhook-Signature", "X Y")),
-        *(({"method": "GET"}, "method"), ({"headers": {"X-Y": "a\r\nHost: x"}}, "headers.X-Y")),
-        ({"allow_networks": ("127.0.0.1/33",)}, "allow_networks[0]"),
+        *(({"headers": {name: "x"}}, "headers") for name in ("Host", "webhook-Signature", "X Y")), ({"method": "GET"}, "method"),
+        ({"headers": {"X-Y": "a\r\nHost: x"}}, "headers.X-Y"), ({"allow_networks": ("127.0.0.1/33",)}, "allow_networks[0]"),
         *(({"secret": secret}, "secret") for secret in ("secret", "whsec_" + base64.b64encode(b"x" * 23).decode())),
-    ):
+    ):  # fmt: skip
         told = malformed(lambda given=settings: policy(WebhookSettings(**{"url": "https://example.com/", **given})))
         assert told.field == f"webhook.{field}", settings
     assert malformed(WebhookRetry, interval_multiplier=0.9).field == "webhook.retry.interval_multiplier"
