@@ -61,8 +61,7 @@ def sent(machine: Machine) -> tuple[Lease, ...]:
 def test_rule_21_a_claim_asks_for_what_its_handlers_will_work_off() -> None:
     machine = Machine(concurrency=2, prefetch=64)
     assert machine.claim.limit == 3
-    machine.warm(took_ms=10)
-    assert machine.claim.limit == 2 + 10
+    assert machine.warmed(took_ms=10).claim.limit == 2 + 10
 
 
 def test_rule_21_what_waits_behind_slow_handlers_goes_back_after_a_while() -> None:
@@ -71,8 +70,7 @@ def test_rule_21_what_waits_behind_slow_handlers_goes_back_after_a_while() -> No
     assert not isinstance(machine.work, Release)
     machine.wait(2)
     assert machine.work == Release((ahead.lease,))
-    machine.end()
-    assert machine.steps.leased == 1 and machine.work is None, "and nothing is claimed in its place"
+    assert machine.after_end().steps.leased == 1 and machine.work is None, "and nothing is claimed in its place"
     machine.wait(20_000)
     assert machine.work is None
     # When the slow one ends, the machine claims for its place alone.
@@ -142,8 +140,7 @@ def test_rule_21_no_finish_lingers_past_an_idle_moment(why: str) -> None:
     machine.handler_ends(jobs[0])
     if why == "a stop":
         assert machine.work is None
-        machine.on(StopAsked())
-        machine.end()
+        machine.told(StopAsked()).end()
     assert isinstance(machine.work, Finish)
 
 

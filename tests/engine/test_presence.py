@@ -8,7 +8,7 @@ import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -20,7 +20,7 @@ from engine.worker.machine.sweeping import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX,
 from tests.engine.helpers.machine import SERVER_MS, Machine
 from tests.engine.helpers.processes import Mark, Workers
 from tests.engine.ops import Beat, Beaten, ClientConnection, Connected, ListConnections, ListedConnections, ReapLost, Sweep, Swept
-from tests.engine.using import Desk, Lease, NoteQueue, Operation, Relay, ServerClock, raw_client, wait_until, whole_lines
+from tests.engine.using import Desk, Lease, NoteQueue, Operation, Relay, ServerClock, raw_client, then, wait_until, whole_lines
 
 #: The server of the raw keys, and one before it.
 RUN, OTHER = "a" * 40, "b" * 40
@@ -172,8 +172,7 @@ class Looker(Machine):
     def __init__(self, own: ClientConnection = OWN) -> None:
         super().__init__(beat_ms=10_000)
         assert self.until(Beat).connection == ""
-        self.answer("sweep", Beaten(self.srv_us, "ok", True, False))
-        self.on(Subscribed(own))
+        self.answered("sweep", Beaten(self.srv_us, "ok", True, False)).on(Subscribed(own))
 
     def until(self, kind: type[Operation]) -> Any:
         """The next operation of this kind on the sweep slot; what comes before it is answered."""
@@ -205,11 +204,11 @@ class Looker(Machine):
         assert self.sweeps(*(watched or WATCHED)).run_id == RUN
         return self.until(ListConnections)
 
-    def looked(self, *client_ids: int, own: str = OWN.address, took_ms: int = 0) -> None:
+    def looked(self, *client_ids: int, own: str = OWN.address, took_ms: int = 0) -> Self:
         """The look found these clients."""
         self.now_ms += took_ms
         addresses = {client_id: own if client_id == 1 else f"127.0.0.1:{client_id}" for client_id in client_ids}
-        self.answer("sweep", ListedConnections(addresses))
+        return self.answered("sweep", ListedConnections(addresses))
 
     def reaps(self) -> ReapLost:
         """What follows is a reap."""
@@ -219,35 +218,31 @@ class Looker(Machine):
 
     def reaps_after_two_looks(self, *client_ids: int) -> ReapLost:
         """Both have found these."""
-        self.looked(*client_ids)
-        self.until(ListConnections)
-        self.looked(*client_ids)
-        return self.reaps()
+        return self.looked(*client_ids).upto(ListConnections).looked(*client_ids).reaps()
 
     def reaps_nobody(self) -> None:
         """Sweeps follow, and nothing else."""
         for _ in range(3):
             self.sweeps()
 
-    def reconnects(self) -> None:
-        self.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    def reconnects(self) -> Self:
+        return self.told(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+
+    sweeping, asking, upto = map(then, ("sweeps", "asked", "until"))
 
 
 def test_rule_39_what_two_looks_in_a_row_have_missed_is_reaped() -> None:
     machine = Looker()
     assert machine.until(Beat).connection == f"1 {RUN}" and machine.asked().client_ids == (1, 2, 3)
     looked_ms = machine.now_ms
-    machine.looked(1, 3)
-    machine.until(ListConnections)
+    machine.looked(1, 3).until(ListConnections)
     assert AGAIN_MS <= machine.now_ms - looked_ms < AGAIN_MS + 100
     machine.looked(1, 3)
     assert (operation := machine.reaps()).lost == (WATCHED[1],) and operation.run_id == RUN
     assert 0 < operation.not_after_ms - SERVER_MS - machine.now_ms <= 500
-    machine.answer("sweep", Swept(machine.srv_us, 0, goes_on=("17", "j9")))
-    further = machine.reaps()
+    further = machine.answered("sweep", Swept(machine.srv_us, 0, goes_on=("17", "j9"))).reaps()
     assert (further.start_ms, further.start_id) == ("17", "j9") and further.counter > operation.counter
-    machine.answer("sweep", Swept(machine.srv_us, 0))
-    machine.reaps_nobody()
+    machine.answered("sweep", Swept(machine.srv_us, 0)).reaps_nobody()
 
 
 @pytest.mark.parametrize(("first", "then", "took_ms", "own"), [
@@ -259,11 +254,9 @@ def test_rule_39_what_two_looks_in_a_row_have_missed_is_reaped() -> None:
 ])  # fmt: skip
 def test_rule_39_looks_that_say_nothing_about_one_worker_reap_nobody(first: Seen, then: Seen, took_ms: int, own: str) -> None:
     machine = Looker()
-    machine.asked()
-    machine.looked(*first, own=own or OWN.address)
+    machine.asking().looked(*first, own=own or OWN.address)
     if then:
-        machine.until(ListConnections)
-        machine.looked(*then, took_ms=took_ms)
+        machine.upto(ListConnections).looked(*then, took_ms=took_ms)
     if then == (1, 2):
         # There is nothing to take from nobody.
         assert not isinstance(machine.until(Sweep), ReapLost)
@@ -275,34 +268,26 @@ def test_rule_39_a_worker_behind_a_proxy_names_no_connection_and_looks_after_tho
     machine = Looker(OWN._replace(direct=False))
     assert machine.until(Beat).connection == "" and machine.asked(WATCHED[1]).client_ids == (1, 2)
     assert machine.reaps_after_two_looks(1).lost == (WATCHED[1],)
-    machine.answer("sweep", Swept(machine.srv_us, 0))
-    machine.asked(*WATCHED[1:])
-    machine.looked(1)
-    machine.reaps_nobody()
+    machine.answered("sweep", Swept(machine.srv_us, 0)).asking(*WATCHED[1:]).looked(1).reaps_nobody()
 
 
 def test_rule_39_nobody_looks_at_its_own_connection_alone() -> None:
     machine = Looker()
-    machine.sweeps(WATCHED[0])
-    machine.reaps_nobody()
+    machine.sweeping(WATCHED[0]).reaps_nobody()
 
 
 def test_rule_39_two_incarnations_with_one_connection_are_one_that_is_gone() -> None:
     machine, former = Looker(), Connected("d" * 16, 2)
-    machine.asked(WATCHED[0], WATCHED[1], former)
-    assert machine.reaps_after_two_looks(1).lost == (WATCHED[1], former)
+    assert machine.asking(WATCHED[0], WATCHED[1], former).reaps_after_two_looks(1).lost == (WATCHED[1], former)
 
 
 def test_rule_39_a_lost_connection_and_a_new_one_are_named_at_once() -> None:
     machine = Looker()
     machine.sweeps()
     began_ms = machine.now_ms
-    machine.on(ControlLost())
-    assert machine.until(Beat).connection == "" and machine.now_ms == began_ms
-    machine.answer("sweep", Beaten(machine.srv_us, "ok", True, False))
-    assert machine.sweeps().run_id == "", "it cannot look"
-    machine.reconnects()
-    assert machine.until(Beat).connection == f"9 {RUN}"
+    assert machine.told(ControlLost()).until(Beat).connection == "" and machine.now_ms == began_ms
+    assert machine.answered("sweep", Beaten(machine.srv_us, "ok", True, False)).sweeps().run_id == "", "it cannot look"
+    assert machine.reconnects().until(Beat).connection == f"9 {RUN}"
 
 
 def test_rule_39_a_beat_that_names_a_new_connection_and_fails_is_sent_again_before_the_next_look() -> None:
@@ -323,10 +308,7 @@ def test_rule_39_a_beat_that_names_a_new_connection_and_fails_is_sent_again_befo
 
 def test_rule_39_a_follower_that_is_asked_to_look_sweeps_once() -> None:
     machine = Looker()
-    machine.sweeps()
-    machine.reconnects()
-    machine.until(Beat)
-    machine.answer("sweep", Beaten(machine.srv_us, "ok", False, False, looks=True))
+    machine.sweeping().reconnects().upto(Beat).answer("sweep", Beaten(machine.srv_us, "ok", False, False, looks=True))
     operation = machine.out["sweep"].operation
     assert isinstance(operation, Sweep) and operation.run_id == RUN
     machine.answer("sweep", Swept(machine.srv_us, 1000, leads=False, watched=WATCHED))
@@ -337,11 +319,9 @@ def test_rule_39_a_follower_that_is_asked_to_look_sweeps_once() -> None:
 def test_rule_39_a_server_that_refuses_a_look_or_answers_none_again_and_again_is_not_asked_again(fails: int, fault: bool) -> None:
     machine = Looker()
     for _ in range(fails):
-        machine.asked()
-        machine.fail("sweep", fault=fault)
+        machine.asking().fail("sweep", fault=fault)
     assert machine.sweeps().run_id == ""
-    machine.reconnects()
-    assert machine.until(Sweep).run_id == RUN, "a new connection may be to a server that allows it and answers"
+    assert machine.reconnects().until(Sweep).run_id == RUN, "a new connection may be to a server that allows it and answers"
 
 
 def test_rule_39_who_lives_and_lost_a_lease_does_not_name_that_connection_for_a_while() -> None:

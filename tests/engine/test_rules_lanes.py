@@ -259,8 +259,7 @@ def test_rule_18_a_claim_costs_the_same_with_ten_thousand_blocked_lanes(desk: De
                 pipe.zadd(desk.keys.lane(lane), {f"j{number}": 5 * BAND + 2**48})
                 pipe.hset(desk.keys.parked, lane, limit if number % 2 else "rest")
                 if number % 2:
-                    pipe.zadd(desk.keys.parked_by(limit), {lane: START_MS})
-                    pipe.zadd(desk.keys.blocking, {limit: START_MS})
+                    pipe.zadd(desk.keys.parked_by(limit), {lane: START_MS}).zadd(desk.keys.blocking, {limit: START_MS})
                 else:
                     pipe.zadd(desk.keys.rest, {f"l:{lane}": START_MS + 60_000})
             pipe.execute()

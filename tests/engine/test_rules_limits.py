@@ -264,8 +264,7 @@ def resting_lanes(desk: Desk, many: int) -> None:
     with desk.redis.pipeline(transaction=False) as pipe:
         pipe.hset(desk.keys.classes, "main", "")
         for number in range(many):
-            pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15})
-            pipe.hset(desk.keys.parked, f"main/k{number}", "rest")
+            pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15}).hset(desk.keys.parked, f"main/k{number}", "rest")
             pipe.zadd(desk.keys.rest, {f"l:main/k{number}": START_MS + 100})
         pipe.execute()
 

@@ -20,8 +20,7 @@ def add_lanes(desk: Desk, count: int, class_of: Any = lambda number: "main") -> 
     pipe = desk.redis.pipeline(transaction=False)
     for number in range(count):
         lane = f"{class_of(number)}/k{number}"
-        pipe.hset(desk.keys.classes, class_of(number), "")
-        pipe.zadd(desk.keys.lane(lane), {f"j{number}": 3e15})
+        pipe.hset(desk.keys.classes, class_of(number), "").zadd(desk.keys.lane(lane), {f"j{number}": 3e15})
         pipe.zadd(desk.keys.ready(class_of(number)), {lane: 2.8e15})
     pipe.execute()
 
@@ -136,10 +135,8 @@ def test_rule_20_parked_lanes_of_many_limits_come_back_in_pieces(desk: Desk) -> 
     pipe = desk.redis.pipeline(transaction=False)
     for number in range(600):
         lane, limit = f"main/{number % 10}/{number}", f"k:{number % 10}"
-        pipe.zadd(desk.keys.lane(lane), {f"j{number}": 3e15})
-        pipe.hset(desk.keys.parked, lane, limit)
-        pipe.zadd(desk.keys.parked_by(limit), {lane: START_MS})
-        pipe.zadd(desk.keys.blocking, {limit: START_MS})
+        pipe.zadd(desk.keys.lane(lane), {f"j{number}": 3e15}).hset(desk.keys.parked, lane, limit)
+        pipe.zadd(desk.keys.parked_by(limit), {lane: START_MS}).zadd(desk.keys.blocking, {limit: START_MS})
     pipe.execute()
     assert [desk.redis.hlen(desk.keys.parked) for _ in range(3) if desk.sweep()] == [350, 100, 0]
 
@@ -213,10 +210,8 @@ def test_a_clean_removes_in_pieces(desk: Desk) -> None:
 def test_an_obliteration_removes_schedules_and_classes_in_pieces(desk: Desk) -> None:
     pipe = desk.redis.pipeline(transaction=False)
     for number in range(2_500):
-        pipe.zadd(desk.keys.cron, {f"s{number}": START_MS + HOUR_MS})
-        pipe.hset(desk.keys.schedule(f"s{number}"), "version", "1")
-        pipe.hset(desk.keys.classes, f"c{number}", "")
-        pipe.rpush(desk.keys.wake(f"c{number}"), "1")
+        pipe.zadd(desk.keys.cron, {f"s{number}": START_MS + HOUR_MS}).hset(desk.keys.schedule(f"s{number}"), "version", "1")
+        pipe.hset(desk.keys.classes, f"c{number}", "").rpush(desk.keys.wake(f"c{number}"), "1")
         pipe.zadd(desk.keys.blocking, {f"k:{number}": START_MS})
         pipe.zadd(desk.keys.parked_by(f"k:{number}"), {f"c{number}/k": START_MS})
     pipe.execute()

@@ -139,8 +139,7 @@ def test_a_stop_waits_for_the_batch_and_gives_the_rest_back() -> None:
 
 def test_a_paused_worker_starts_no_batch() -> None:
     machine = batching()
-    machine.on(PauseAsked(True))
-    assert not started(machine.give(*jobs_of(machine, "ab"))) and isinstance(machine.work, Release)
+    assert not started(machine.told(PauseAsked(True)).give(*jobs_of(machine, "ab"))) and isinstance(machine.work, Release)
 
 
 def test_single_jobs_that_wait_behind_a_claim_for_batches_go_back_and_only_as_many_as_may_run_are_claimed_again() -> None:
@@ -148,8 +147,7 @@ def test_single_jobs_that_wait_behind_a_claim_for_batches_go_back_and_only_as_ma
     jobs = [machine.job(str(number))._replace(name="else") for number in range(50)]
     machine.given(*jobs).wait(WAIT_MS_MAX + 1)
     assert isinstance(machine.work, Release) and len(machine.work.leases) == 49
-    machine.end()
-    assert machine.ended(jobs[0]).claim.limit == 1
+    assert machine.after_end().ended(jobs[0]).claim.limit == 1
     (job,) = machine.takes("w")
     end(machine, job)
     assert machine.claim.limit == 50, "a batch has come, so more may be there"

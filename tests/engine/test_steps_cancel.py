@@ -46,8 +46,7 @@ def test_rule_26_a_cancel_of_what_is_not_in_hand_changes_nothing() -> None:
     old = machine.job("a")
     assert not lost(machine.given().on(JobCancelled(old.lease)))
     # Of a claim before: the next one leases the same job anew, and that lease is another.
-    machine.wake(True)
-    assert started(machine.give(machine.job("a"))) == ["a"] and not lost(machine.on(JobCancelled(old.lease)))
+    assert started(machine.woken(True).give(machine.job("a"))) == ["a"] and not lost(machine.on(JobCancelled(old.lease)))
 
 
 def test_rule_26_a_handler_that_runs_past_its_lease_is_still_told_of_the_cancel() -> None:

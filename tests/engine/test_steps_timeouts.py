@@ -29,12 +29,9 @@ def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_i
     actions = machine.wait(1)
     assert of(StopHandler, actions) == [StopHandler(slow)] and of(GiveUpHandler, actions) == [GiveUpHandler(slow, 1)]
     assert machine.work == Retry((Failure(slow.lease, "TimeoutError: not done within 100 ms", 7),))
-    machine.end()
-    machine.wait(7000)
-    assert machine.steps.leased == 1 and machine.work is None, "its place is taken, so nothing is claimed"
+    assert machine.after_end().after(7000).steps.leased == 1 and machine.work is None, "its place is taken, so nothing is claimed"
     assert "renew" not in machine.out, "and its lease is not renewed"
-    machine.handler_ends(slow)
-    assert machine.steps.leased == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
+    assert machine.ended(slow).steps.leased == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
     assert "next" in started(machine.given(next_job).log)
 
 
@@ -106,8 +103,7 @@ def test_a_stop_says_whether_its_grace_was_over() -> None:
 
 def test_a_recycled_worker_is_started_anew_also_when_its_grace_was_over() -> None:
     machine, jobs = holding(*"ab", concurrency=2, grace_ms=0, max_jobs=1)
-    machine.handler_ends(jobs[0])
-    assert machine.answer("work", Ended(0, (("ok", "finished"),)))[-1] == Exit("recycled"), "the other one runs"
+    assert machine.ended(jobs[0]).answer("work", Ended(0, (("ok", "finished"),)))[-1] == Exit("recycled"), "the other one runs"
 
 
 def test_a_second_stop_does_not_wait_for_handlers() -> None:
@@ -138,8 +134,7 @@ def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_ha
     machine, (a, b, c) = holding(*"abc", concurrency=3, grace_ms=500, lease_ms=60_000, stoppable=frozenset({"work"}))
     machine.told(StopAsked()).after(499).handler_ends(a, "ValueError: before the end of the grace")
     assert failed(machine) == [(a.lease, "ValueError: before the end of the grace")]
-    machine.end()
-    actions = machine.wait(1)
+    actions = machine.after_end().wait(1)
     actions += machine.on(events.TimerFired())
     assert of(StopHandler, actions) == [StopHandler(b, "stop"), StopHandler(c, "stop")] and machine.work is None
     assert not exits(machine.wait(GOODBYE_MS - 10)), "nothing is given back that may still run"

@@ -281,8 +281,7 @@ def test_after_a_fork_the_child_does_not_tell_what_its_parent_has_measured() -> 
     (job,) = machine.takes("a")
     machine.told(HandlerEnded(job.lease, None)).on(Forked())
     machine.end() if machine.work.claim is None else machine.give()
-    machine.wake(marker=False)
-    machine.on(StopAsked())
+    machine.woken(marker=False).on(StopAsked())
     sent = [type(action.call.operation) for action in machine.log if isinstance(action, Send)]
     assert sent.count(Beat) == 2 and ReportRunTimes not in sent
 

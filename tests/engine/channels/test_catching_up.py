@@ -310,10 +310,8 @@ def foreign(desk: ChannelDesk, count: int) -> list[str]:
     with desk.redis.pipeline(transaction=False) as pipe:
         for number, id in enumerate(desk_ids):
             at = clock_ahead(start, number + 1)
-            pipe.set(desk.keys.body(at), b'{"id":"%b","content":1}' % id.encode(), ex=TTL_S)
-            pipe.set(desk.keys.mid(id), at, ex=TTL_S)
-        pipe.set(desk.keys.clock, clock_ahead(start, count), ex=TTL_S)
-        pipe.execute()
+            pipe.set(desk.keys.body(at), b'{"id":"%b","content":1}' % id.encode(), ex=TTL_S).set(desk.keys.mid(id), at, ex=TTL_S)
+        pipe.set(desk.keys.clock, clock_ahead(start, count), ex=TTL_S).execute()
     return desk_ids
 
 
