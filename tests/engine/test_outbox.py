@@ -195,9 +195,7 @@ def test_whatever_kind_of_row_a_connection_makes_is_read(shop: Shop, database: D
     assert (shop.work(), database.states()) == ([1, 2], {})
 
 
-def test_each_relay_sends_the_rows_of_its_queues(
-    ironclaim_url: str, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_relay_sends_the_rows_of_its_queues(ironclaim_url: str, database: Database, caplog: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(outbox, "_OTHERS_S", 0)
     with Queue("first", url=ironclaim_url) as first, Queue("second", url=ironclaim_url) as second:
         shops = Shop(first), Shop(second)

@@ -320,9 +320,7 @@ def test_what_stays_is_counted_page_by_page_without_jobs_of_ticks(ironclaim_url:
         assert told == ["prepares 3 shards", moves, *stay, moves], "it names them once"
 
 
-def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(
-    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch, client: Any
-) -> None:
+def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(ironclaim_url: str, monkeypatch: Any, client: Any) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as queue, Queue("mails", url=ironclaim_url) as plain:
         queue.enqueue("send", 1, id="runs", key="acme", attempts=3)
         shard, lease = claimed_at_home(queue, "send")

@@ -140,9 +140,7 @@ LOOKED_AT: tuple[tuple[str, Any, dict[str, Any], Any, dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
-def test_every_reader_of_a_payload_has_what_a_handler_has_or_says_why_not(
-    queue: Queue, ironclaim_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_reader_of_a_payload_has_what_a_handler_has_or_says_why_not(queue: Queue, ironclaim_url: str, capsys: Any) -> None:
     with Queue("q", url=ironclaim_url, serializers=[Backwards(), Broken()]) as own:
         for id, payload, options, _, _ in LOOKED_AT:
             own.enqueue("work", payload, id=id, **options)

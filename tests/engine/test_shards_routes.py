@@ -229,9 +229,7 @@ def test_the_table_knows_every_method() -> None:
     assert found == {*CALLS, *APART} | (WITHOUT_CALLS & found) and inspect.signature(Queue).parameters["shards"].default is None
 
 
-def test_shards_answer_as_a_whole_queue_does_also_in_small_pages(
-    both: tuple[Queue, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_answer_as_a_whole_queue_does_also_in_small_pages(both: tuple[Queue, Any], monkeypatch: Any) -> None:
     whole, parts = both
     for name, call in CALLS.items():
         wanted = told(call(whole))

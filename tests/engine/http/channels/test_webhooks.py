@@ -149,9 +149,7 @@ def test_what_will_not_pass_is_a_dead_letter_at_once(ironclaim_url: str, receive
             assert receiver.received[0].body == receiver.received[1].body
 
 
-def test_no_secret_of_a_webhook_is_ever_shown(
-    ironclaim_url: str, receiver: Receiver, raw: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_secret_of_a_webhook_is_ever_shown(ironclaim_url: str, receiver: Receiver, raw: Any, caplog: Any) -> None:
     hidden = "hunter2"
     headers = {"X-Key": hidden, "Authorization": f"Bearer {hidden}"}
     receiver.answers.extend([Answer(410)] * 2)
