@@ -1,13 +1,12 @@
 """`queue.schedules`, synchronous and asyncio: what a service types and gets, and workers and schedulers that tick."""
 
-import asyncio
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Malformed, Queue, Schedule, Scheduler, Worker
+from engine import Handlers, Malformed, Queue, Schedule, Scheduler, Worker
 from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.helpers.schema import checked_rows
@@ -16,35 +15,11 @@ from tests.engine.using import START_MS, TickPolicy, Timing, at_work, refused, w
 DAY_MS = 86_400_000
 
 
-class Awaited:
-    """The asyncio face, called as the other one is."""
-
-    def __init__(self, url: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._queue = AsyncQueue("q", url=url)
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args, **named: self._loop.run_until_complete(getattr(self._queue.schedules, name)(*args, **named))
-
-    def use_test_clock(self, now_ms: int) -> None:
-        self._loop.run_until_complete(self._queue.use_test_clock(now_ms))
-
-    def close(self) -> None:
-        self._loop.run_until_complete(self._queue.close())
-        self._loop.close()
-
-
-@pytest.fixture(params=["sync", "asyncio"])
-def schedules(request: pytest.FixtureRequest, queue: Queue, ironclaim_url: str) -> Any:
-    """The face of a queue under a test's clock."""
-    queue.use_test_clock(START_MS)
-    if request.param == "sync":
-        yield queue.schedules
-        return
-    made = Awaited(ironclaim_url)
-    made.use_test_clock(START_MS)
-    yield made
-    made.close()
+@pytest.fixture
+def schedules(face: Any) -> Any:
+    """Those of a queue under a test's clock."""
+    face.use_test_clock(START_MS)
+    return face.schedules
 
 
 def test_a_schedule_and_its_state(schedules: Any) -> None:
@@ -61,13 +36,12 @@ def test_a_schedule_and_its_state(schedules: Any) -> None:
 
 
 @pytest.mark.feature("BN18")
-def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedules: Any) -> None:
+def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedules: Any, face: Any) -> None:
     hourly: dict[str, Any] = {"every_ms": 3_600_000}
     assert schedules.put("s", "clean", 1, **hourly) == "new"
     next_ms = schedules.get("s").next_ms
     assert next_ms == START_MS + 3_600_000
-    schedules_at = (schedules if isinstance(schedules, Awaited) else schedules._queue).use_test_clock
-    schedules_at(START_MS + 1000)
+    face.use_test_clock(START_MS + 1000)
     assert schedules.put("s", "clean", 1, **hourly) == "same"
     assert schedules.put("s", "clean", 2, **hourly) == "changed"
     assert schedules.put("s", "clean", 2, **hourly, overlap="skip") == "changed"
@@ -80,7 +54,7 @@ def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedul
     assert schedules.get("s").next_ms == START_MS + 61_000
     assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=False) == "same"
     assert not schedules.get("s").enabled
-    schedules_at(START_MS + 200_000)
+    face.use_test_clock(START_MS + 200_000)
     assert schedules.enable("s") and schedules.enable("s")
     # On the grid of its anchor, and not from now.
     assert (schedules.get("s").enabled, schedules.get("s").next_ms) == (True, START_MS + 241_000)
@@ -103,12 +77,12 @@ def test_a_payload_is_written_by_the_queues_serialisers(schedules: Any) -> None:
     assert (known.payload, known.payload_bytes, known.options.serializer) == (b"\0\xff", b"\0\xff", "raw")
 
 
-def test_one_more_of_its_jobs_now(schedules: Any, queue: Queue) -> None:
+def test_one_more_of_its_jobs_now(schedules: Any, face: Any) -> None:
     schedules.put("s", "clean", {"a": [1]}, months=1, priority=8, key="k", enabled=False)
     first, second = schedules.run_now("s"), schedules.run_now("s")
     assert first.created and second.created and first.job != second.job
     assert first.job.startswith("cron:s:now-")
-    assert (queue.counts().waiting, schedules.get("s").count) == (2, 0)
+    assert (face.counts().waiting, schedules.get("s").count) == (2, 0)
 
 
 @pytest.mark.parametrize(("field", "given"), [

@@ -15,17 +15,13 @@ from tests.engine.using import Blocking, Durations, HandlerTimes, Limit, WorkerI
 SHARDS = 5
 
 
-@pytest.fixture(params=["sync", "async"])
-def queue(request: pytest.FixtureRequest, ironclaim_url: str) -> Any:
+@pytest.fixture
+def queue(kind: str, runner: asyncio.Runner, ironclaim_url: str) -> Any:
     """A queue of each kind, behind one blocking face."""
-    if request.param == "sync":
-        with Queue("mails", url=ironclaim_url, shards=SHARDS) as made:
-            yield made
-        return
-    with asyncio.Runner() as runner:
-        made = AsyncQueue("mails", url=ironclaim_url, shards=SHARDS)
-        yield Blocking(made, runner)
-        runner.run(made.close())
+    more: Any = {"url": ironclaim_url, "shards": SHARDS}
+    made: Any = Queue("mails", **more) if kind == "sync" else Blocking(AsyncQueue("mails", **more), runner)
+    yield made
+    made.close()
 
 
 def home(raw: Any, job: str) -> list[str]:

@@ -5,7 +5,6 @@ import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import astuple, fields, is_dataclass
 from typing import Any, cast, get_args
 
@@ -199,23 +198,17 @@ def told(value: Any) -> Any:
     return {name: told(getattr(value, name)) for name in names if not name.endswith(("_ms", "_us")) and name not in drawn}
 
 
-@pytest.fixture(params=["sync", "async"])
-def both(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[tuple[Queue, Any]]:
+@pytest.fixture
+def both(kind: str, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[tuple[Queue, Any]]:
     """A whole queue and one of each kind with shards, with the same jobs, some of which have ended."""
-    with ExitStack() as stack:
-        whole = stack.enter_context(Queue("whole", url=ironclaim_url))
-        parts = stack.enter_context(Queue("parts", url=ironclaim_url, shards=SHARDS))
+    made = AsyncQueue("parts", url=ironclaim_url, shards=SHARDS)
+    with Queue("whole", url=ironclaim_url) as whole, Queue("parts", url=ironclaim_url, shards=SHARDS) as parts:
         for queue in (whole, parts):
             queue.enqueue_many([NewJob("bad", n, id=f"bad{n}", attempts=1, key=f"k{n}") for n in range(10)])
             queue.enqueue_many([NewJob("good", n, id=f"good{n}", key=f"k{n}" if n % 2 else None) for n in range(10)])
             # Nothing is taken ahead: what then waits for 200 ms, on a busy machine, goes back and is claimed twice.
             assert Worker(queue, handlers(), name="w", prefetch=0).run(burst=True) == "empty"
-        if request.param == "sync":
-            yield whole, parts
-            return
-        runner = stack.enter_context(asyncio.Runner())
-        made = AsyncQueue("parts", url=ironclaim_url, shards=SHARDS)
-        yield whole, Blocking(made, runner)
+        yield whole, parts if kind == "sync" else Blocking(made, runner)
         runner.run(made.close())
 
 
