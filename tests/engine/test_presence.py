@@ -97,8 +97,7 @@ def test_rule_39_a_beat_asks_a_follower_to_look_where_the_leader_does_not(desk: 
         # The leader sweeps in its time, and cannot look.
         assert look(desk, "", worker="a") == () and names(desk, "a", "", ttl_ms=LONG_MS).leads
         assert asked() is late
-    desk.tick(-3_600_000)
-    look(desk, "", worker="a")
+    look(desk.tick(-3_600_000), "", worker="a")
     assert names(desk, "a", "", ttl_ms=LONG_MS).leads
     assert asked(), "the clock stepped back"
     assert not names(desk, "a", f"7 {RUN}", ttl_ms=LONG_MS).looks, "the leader sweeps anyway"

@@ -37,8 +37,7 @@ def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doub
     jobs = [f"j{number}" for number in range(1000)]
     for writes in desk.each_cut():
         operation = desk.enqueue_many_operation(*jobs, delays_ms=tuple(range(1, 601)))
-        desk.cut_off(operation, writes)
-        there = int(desk.redis.exists(*[desk.keys.job(job) for job in jobs]))
+        there = int(desk.cut(operation, writes).redis.exists(*[desk.keys.job(job) for job in jobs]))
         if resend:
             reply = desk.run(operation)
             results = [item.result for item in reply.items]

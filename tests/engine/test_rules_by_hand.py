@@ -64,8 +64,7 @@ def test_rule_26_the_holder_of_a_cancelled_job_is_told_on_its_channel(desk: Desk
 
 @pytest.mark.parametrize("state", ["waiting", "delayed"])
 def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> None:
-    desk.enqueue("j", unique="u", delay_ms=500 if state == "delayed" else 0)
-    (told,) = altered(desk, "cancel", state, "j")
+    (told,) = altered(desk.enqueue("j", unique="u", delay_ms=500 if state == "delayed" else 0), "cancel", state, "j")
     assert told.done and desk.places("j") == {"ended"} and desk.redis.exists(desk.keys.unique("u")) == 0
     assert desk.swept(1000).claim() == []
     desk.enqueue("other", unique="u")
@@ -277,8 +276,7 @@ BY_HAND = ("discard", "requeue", "run_now", "clean", "forget", "set_retention", 
 )
 def test_rule_07_a_copy_that_arrives_when_all_is_over_does_nothing(desk: Desk, scene: Scene) -> None:
     call = desk.call(scene.begin(desk))
-    desk.send(call)
-    drain(desk, call.operation)
+    drain(desk.sent(call), call.operation)
     desk.tick(60_000)
     # The ids are used again, in the state that the call names.
     desk.redis.delete(desk.keys.dead)

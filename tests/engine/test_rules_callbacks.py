@@ -79,8 +79,7 @@ def test_rule_25_a_failure_makes_its_callback_however_the_job_ends(desk: Desk, h
 
 @pytest.mark.parametrize("state", ["waiting", "active", "delayed", "blocked"])
 def test_rule_25_who_ends_a_job_by_hand_calls_nobody(desk: Desk, state: str) -> None:
-    desk.enqueue("p", name="other")
-    add(desk, "j", **{"delayed": {"delay_ms": 9}, "blocked": {"needs": ("p",)}}.get(state, {}))
+    add(desk.enqueue("p", name="other"), "j", **{"delayed": {"delay_ms": 9}, "blocked": {"needs": ("p",)}}.get(state, {}))
     if state == "active":
         desk.claim()
     desk.did(Alter("cancel", ("j",), state, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000)).sweep()
@@ -129,11 +128,9 @@ def test_rule_25_cut_off_after_any_write_a_callback_comes_once(desk: Desk, end: 
                 **{"finish": Finish((lease,), values=(Value(0, b"1", 9_000, 1),)), "drop": Drop((lease,), ("discarded",))},
                 **{"bury": Bury((failure,)), "retry": Retry((failure,))},
             }[end]
-        desk.cut_off(operation, writes)
-        jobs = called(desk.did(operation).swept().swept())
+        jobs = called(desk.cut(operation, writes).did(operation).swept().swept())
         assert [job.name for job in jobs] == ["yes" if end == "finish" else "no"], writes
-        desk.finished(*(job.lease for job in jobs)).later(30_000)
-        assert called(desk) == [] and left(desk) == [], writes
+        assert called(desk.finished(*(job.lease for job in jobs)).swept(30_000)) == [] and left(desk) == [], writes
     assert writes > 5
 
 
@@ -141,8 +138,7 @@ def test_rule_25_an_enqueue_that_is_cut_off_and_sent_again_calls_back_once(desk:
     for writes in desk.each_cut():
         both: dict[str, Any] = {"on_success": callback("yes", "j"), "on_failure": callback("no", "j")}
         operation = desk.enqueue_operation("j", nonce=b"nonce---", unique="u", **both)
-        desk.cut_off(operation, writes)
-        assert called(desk.swept()) == [] and desk.run(operation).result in ("created", "repeated")
+        assert called(desk.cut(operation, writes).swept()) == [] and desk.run(operation).result in ("created", "repeated")
         assert [job.name for job in called(desk.finished(desk.claim()[0].lease).swept())] == ["yes"], writes
     assert writes > 3
 

@@ -25,8 +25,7 @@ def test_rule_12_a_repeated_sweep_tells_again_which_leases_it_took(desk: Desk) -
 def test_a_sweep_that_is_older_than_the_last_one_of_its_worker_moves_nothing(desk: Desk) -> None:
     """Its rows would be nobody's: the worker has long had its answer."""
     late = desk.enqueue("j1", "j2").held(limit=1).call(desk.sweep_operation("v"))
-    desk.past(5000).claim("b")
-    assert len(desk.past(LEASE_MS - 5000).tick(1).run(desk.sweep_operation("v")).leases) == 1
+    assert len(desk.past(5000).held("b").past(LEASE_MS - 5000).tick(1).run(desk.sweep_operation("v")).leases) == 1
     with desk.past(4999).tick(1).unchanged():
         assert desk.send(late).leases == ()
     assert desk.places("j2") == {"active"}

@@ -173,8 +173,7 @@ def test_rule_18_exhausted_classes_do_not_use_up_a_claim(desk: Desk) -> None:
         desk.set_limit(f"n:{name}", concurrency=1)
         for number in range(16):
             desk.enqueue(f"{name}-{number}", name=name, key=f"k{number:02d}", priority=9)
-    desk.enqueue(*(f"last-{number}" for number in range(60)), name=names[15])
-    found = claimed(desk, 50, classes=names)
+    found = claimed(desk.enqueue(*(f"last-{number}" for number in range(60)), name=names[15]), 50, classes=names)
     assert len(found) == 50 and [job for job in found if job.startswith("last")] == numbered("last-", 0, 34)
 
 
@@ -241,8 +240,7 @@ def test_rule_18_a_lane_with_jobs_is_found_after_every_kind_of_call(desk: Desk) 
     check(desk, room=True)
     check(desk.retried(first.lease, delay_ms=100), room=True)
     check(desk.released(second.lease), room=True)
-    desk.bury(desk.claim(limit=1)[0].lease)
-    check(desk, room=True)
+    check(desk.buried(desk.claim(limit=1)[0].lease), room=True)
     check(desk.swept(200), room=True)
     check(desk.past(LEASE_MS + 1), room=True)
     assert len(claimed(desk, 20)) == 4 and parked(desk) == {"main/b": "k:b"}

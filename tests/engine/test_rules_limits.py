@@ -101,8 +101,8 @@ def test_rule_20_a_lease_counts_against_its_name_and_its_key(desk: Desk) -> None
 # -- changes of limits
 
 
-def two_jobs_of_each(desk: Desk, keys: int) -> None:
-    desk.run(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(keys) for at in (0, 1))))
+def two_jobs_of_each(desk: Desk, keys: int) -> Desk:
+    return desk.did(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(keys) for at in (0, 1))))
 
 
 def all_claimed(desk: Desk) -> int:
@@ -112,8 +112,7 @@ def all_claimed(desk: Desk) -> int:
 
 @pytest.mark.parametrize(("change", "many"), [("raised", 1050), ("removed", 250), ("rate instead", 250)])
 def test_rule_20_a_thousand_parked_keys_come_back_when_the_limit_for_all_changes(desk: Desk, change: str, many: int) -> None:
-    two_jobs_of_each(desk.set_limit("k:*", concurrency=1), many)
-    assert all_claimed(desk) == len(parked(desk)) == many
+    assert all_claimed(two_jobs_of_each(desk.set_limit("k:*", concurrency=1), many)) == len(parked(desk)) == many
     check(desk, room=True)
     assert desk.claim() == []
     bounds: dict[str, Any] = {"raised": {"concurrency": 2}, "removed": {}, "rate instead": {"rate": 1, "per_ms": 1000}}[change]
@@ -150,8 +149,7 @@ def test_rule_20_a_keys_own_limit_brings_its_lanes_back_at_once_among_many_other
 
 
 def test_rule_20_a_lowered_limit_waits_until_enough_have_ended(desk: Desk) -> None:
-    desk.set_limit("k:k", concurrency=3).enqueue(*(f"j{number}" for number in range(6)), key="k")
-    found = jobs(desk)
+    found = jobs(desk.set_limit("k:k", concurrency=3).enqueue(*(f"j{number}" for number in range(6)), key="k"))
     desk.set_limit("k:k", concurrency=1)
     for job in found[:2]:
         assert jobs(desk.finished(job.lease)) == []
@@ -163,8 +161,7 @@ def test_rule_20_a_limit_that_is_defined_while_jobs_are_in_hand_counts_the_claim
     before = jobs(desk.enqueue(*(f"j{number}" for number in range(5)), key="k"), 2)
     (after,) = jobs(desk.set_limit("k:k", concurrency=1).set_limit("n:main", concurrency=5))
     assert members(desk, desk.keys.held("k:k")) == ["j2"]
-    desk.finish(*(job.lease for job in before))
-    assert jobs(desk) == [] and names(jobs(desk.finished(after.lease))) == ["j3"]
+    assert jobs(desk.finished(*(job.lease for job in before))) == [] and names(jobs(desk.finished(after.lease))) == ["j3"]
 
 
 def test_rule_20_a_job_that_was_limited_before_counts_against_nothing_when_the_limit_is_gone(desk: Desk) -> None:
@@ -217,8 +214,7 @@ EACH_WINDOW = pytest.mark.parametrize(
 
 @EACH_WINDOW
 def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_window(desk: Desk, target: str, window: str) -> None:
-    desk.set_limit(target, rate=2, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", "j2", key="k")
-    first, second = jobs(desk)
+    first, second = jobs(desk.set_limit(target, rate=2, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", "j2", key="k"))
     assert jobs(desk, worker="b") == []
     take_markers(desk)
     assert markers(desk.released(first.lease)) == ["main"] and names(jobs(desk, worker="b")) == ["j0"]
@@ -228,8 +224,7 @@ def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_wind
 
 @EACH_WINDOW
 def test_rule_20_what_is_given_back_after_it_was_started_has_used_its_place(desk: Desk, target: str, window: str) -> None:
-    desk.set_limit(target, rate=1, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", key="k")
-    (first,) = jobs(desk)
+    (first,) = jobs(desk.set_limit(target, rate=1, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", key="k"))
     assert desk.release(first.lease, started=True) == [("ok", "released")] and jobs(desk, worker="b") == []
     (again,) = jobs(desk.tick(HOUR_MS), worker="b")
     assert (again.lease.job, again.failures, again.crashes) == ("j0", 0, 0), "uncharged, and before the others"
@@ -238,8 +233,7 @@ def test_rule_20_what_is_given_back_after_it_was_started_has_used_its_place(desk
 @EACH_WINDOW
 def test_rule_20_each_run_of_a_job_uses_a_place_of_the_window(desk: Desk, target: str, window: str) -> None:
     """A run that fails, and one whose worker is gone, has happened: its place does not come back with the job."""
-    desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window).enqueue("j0", key="k", attempts=9)
-    (first,) = jobs(desk)
+    (first,) = jobs(desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window).enqueue("j0", key="k", attempts=9))
     (second,) = jobs(desk.retried(first.lease, delay_ms=0), worker="b")
     assert second.failures == 1
     (third,) = jobs(desk.past(LEASE_MS + 1), worker="c")

@@ -28,8 +28,7 @@ def test_a_job_with_a_target_is_in_a_class_of_its_own(desk: Desk) -> None:
     operation = desk.enqueue_operation("j1", route="gpu", target=target, key="k")
     class_name = operation.class_name
     assert desk.run(operation).result == "created"
-    desk.enqueue("j2")
-    assert hash_of(desk, desk.keys.classes) == {"main": "", class_name: '{"route":"gpu","stack":["node"]}'}
+    assert hash_of(desk.enqueue("j2"), desk.keys.classes) == {"main": "", class_name: '{"route":"gpu","stack":["node"]}'}
     assert hash_of(desk, desk.keys.routed) == {"main": f" {class_name}"}
     assert ready(desk, class_name) == [f"{class_name}/k"] and take_markers(desk) == ["main", class_name]
     assert jobs(desk.claim(classes=("main",))) == ["j2"]
@@ -74,8 +73,7 @@ def test_rule_20_classes_of_one_name_share_its_slots(desk: Desk) -> None:
     assert jobs(found) == ["a0", "a1", "g0"], "in one claim, of both"
     assert jobs(desk.claim("b", classes=ALL)) == [] and desk.redis.zcard(desk.keys.held("n:main")) == 3
     take_markers(desk.enqueue("a2"))
-    desk.finish(found[0].lease)
-    assert markers(desk) == ["main", "main@gpu"], "whoever may run either is told of the slot"
+    assert markers(desk.finished(found[0].lease)) == ["main", "main@gpu"], "whoever may run either is told of the slot"
     assert len(desk.claim("b", classes=("main@gpu",))) == 1 and desk.claim("c", classes=("main",)) == []
     check(desk)
 

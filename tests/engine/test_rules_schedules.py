@@ -145,8 +145,7 @@ def test_rule_24_a_schedule_that_ticked_by_a_clock_that_was_ahead_ticks_again_on
 def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_and_the_schedule(desk: Desk) -> None:
     scheduled(desk).to(FIRST_MS)
     late = [desk.call(operation) for worker in "ab" for operation in desk.ticks(worker)]
-    desk.send(late[0])
-    work_off(desk)
+    work_off(desk.sent(late[0]))
     assert desk.tick(10 * MINUTE_MS).places(job_of(FIRST_MS)) == set()
     desk.turn()
     changes: list[Callable[[], object]] = [

@@ -50,8 +50,7 @@ def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(de
 def test_rule_23_the_end_of_its_job_frees_the_key(desk: Desk, how: str) -> None:
     add(desk, "j1", unique="u", attempts=1, crashes_max=2)
     if how == "crashes":
-        desk.crash("j1")
-        assert holder(desk, "u") == "j1"
+        assert holder(desk.crashed("j1"), "u") == "j1"
         desk.crash("j1")
     else:
         desk.end({"attempts": "retry"}.get(how, how), lease_of(desk))
@@ -91,8 +90,7 @@ def test_rule_23_a_repeated_end_does_not_free_the_key_of_the_next_job(desk: Desk
 def test_rule_23_a_dedup_window_lasts_its_length_whatever_becomes_of_its_job(desk: Desk) -> None:
     assert add(desk, "j1", dedup="d", dedup_ms=1000) == created("j1")
     assert add(desk, "j2", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "waiting")
-    desk.finished(lease_of(desk)).tick(999)
-    assert add(desk, "j3", dedup="d", dedup_ms=60_000) == ("duplicate", "j1", "finished")
+    assert add(desk.finished(lease_of(desk)).tick(999), "j3", dedup="d", dedup_ms=60_000) == ("duplicate", "j1", "finished")
     assert add(desk, "j4", dedup="e", dedup_ms=1000) == created("j4")
     assert add(desk.tick(1), "j5", dedup="d", dedup_ms=1000) == created("j5")
     desk.redis.delete(desk.keys.job("j5"))
@@ -152,8 +150,7 @@ def test_rule_23_both_options_of_one_job_keep_others_out_each_by_itself(desk: De
     assert add(desk, "j3", unique="v", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "waiting")
     # Who was turned away has taken neither key.
     assert add(desk, "j4", unique="v", dedup="e", dedup_ms=1000) == created("j4")
-    desk.finish(lease_of(desk))
-    assert add(desk, "j5", unique="u", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "finished")
+    assert add(desk.finished(lease_of(desk)), "j5", unique="u", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "finished")
     assert add(desk, "j6", unique="u") == created("j6")
 
 
@@ -199,8 +196,7 @@ def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its
     for writes in desk.each_cut():
         one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
         operation: Any = EnqueueMany((one,)) if many else one
-        desk.cut_off(operation, writes)
-        assert holder(desk.tick(300).did(operation), "u") == "j1"
+        assert holder(desk.cut(operation, writes).tick(300).did(operation), "u") == "j1"
         assert desk.redis.get(desk.keys.dedup("d")) == b"j1", writes
         assert desk.redis.pexpiretime(desk.keys.dedup("d")) in (desk.now_ms + 4700, desk.now_ms + 5000)
         assert [job.lease.job for job in desk.claim()] == ["j1"]
@@ -211,11 +207,9 @@ def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its
 def test_rules_01_and_23_an_enqueue_cut_off_and_never_sent_again_keeps_no_one_out_for_ever(desk: Desk, many: bool) -> None:
     for writes in desk.each_cut():
         one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
-        desk.cut_off(EnqueueMany((one,)) if many else one, writes)
-        there = bool(desk.redis.exists(desk.keys.job("j1")))
+        there = bool(desk.cut(EnqueueMany((one,)) if many else one, writes).redis.exists(desk.keys.job("j1")))
         assert add(desk, "j2", unique="u")[0] == ("duplicate" if there else "created"), writes
-        desk.finish(*(job.lease for job in desk.claim()))
-        assert add(desk, "j3", unique="u") == created("j3")
+        assert add(desk.finished(*(job.lease for job in desk.claim())), "j3", unique="u") == created("j3")
         check(desk)
 
 
@@ -225,8 +219,7 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
     for writes in desk.each_cut():
         add(desk, "j1", unique="u", attempts=1, crashes_max=2)
         if how == "reap":
-            desk.crash("j1")
-            lease = lease_of(desk)
+            lease = lease_of(desk.crashed("j1"))
             desk.marked(lease).past(LEASE_MS).tick(1)
         else:
             lease = lease_of(desk)

@@ -192,8 +192,7 @@ def test_rule_03_another_publisher_leaves_the_messages_of_a_call_that_was_cut_of
     for (writes, its_writes), first in product(pairs, (CUT, other)):
         desk.redis.flushall()
         BEFORE[scene](desk)
-        desk.subscribe()
-        cut_off(desk, CUT, writes)
+        cut_off(desk.subscribed(), CUT, writes)
         cut_off(desk, other, its_writes)
         second = other if first is CUT else CUT
         told = {

@@ -17,19 +17,19 @@ def used(desk: ChannelDesk) -> ChannelDesk:
     return desk
 
 
-def lose(desk: ChannelDesk, to: int | None = None) -> None:
+def lose(desk: ChannelDesk, to: int | None = None) -> ChannelDesk:
     """The clock alone is lost, or is an earlier one."""
     if to is None:
         desk.redis.delete(desk.keys.clock)
     else:
         desk.redis.set(desk.keys.clock, to, keepttl=True)
+    return desk
 
 
 @pytest.mark.parametrize("to", [None, 0, 3])
 def test_a_publish_goes_on_after_the_latest_clock(used: ChannelDesk, to: int | None) -> None:
     """The original begins again at 1, writes over bodies, and leaves `s` wedged."""
-    lose(used, to)
-    reply = used.publish("m6")
+    reply = lose(used, to).publish("m6")
     assert (reply.clock, reply.era, reply.turned) == (6, 1, True) and used.publish("m7").turned is False
     fetched = used.fetch()
     assert ids(fetched) == ["m3", "m4", "m5", "m6", "m7"]
@@ -38,8 +38,7 @@ def test_a_publish_goes_on_after_the_latest_clock(used: ChannelDesk, to: int | N
 
 @pytest.mark.parametrize("to", [None, 0, 3])
 def test_a_fetch_finds_it(used: ChannelDesk, to: int | None) -> None:
-    lose(used, to)
-    since_ms, fetched = used.now_ms(), used.fetch()
+    since_ms, fetched = lose(used, to).now_ms(), used.fetch()
     assert ids(fetched) == ["m3", "m4", "m5"]
     assert (fetched.clock, fetched.era, fetched.turned, fetched.era_changed) == (5, 1, True, True)
     assert used.redis.get(used.keys.clock) == b"5" and used.keys.clock in used.given(since_ms)
@@ -50,15 +49,13 @@ def test_a_fetch_finds_it(used: ChannelDesk, to: int | None) -> None:
 
 
 def test_an_acknowledgement_finds_it(used: ChannelDesk) -> None:
-    lose(used, 3)
-    reply = used.acknowledge(5)
+    reply = lose(used, 3).acknowledge(5)
     assert (reply.result, reply.cursor, reply.clock, reply.era, reply.turned) == ("OK", 5, 5, 1, True)
     assert used.redis.get(used.keys.clock) == b"5" and used.fetch().era_changed is False
 
 
 def test_a_subscribe_finds_it(used: ChannelDesk) -> None:
-    lose(used)
-    reply = used.subscribe("new")
+    reply = lose(used).subscribe("new")
     assert (reply.result, reply.clock, reply.cursor, reply.era, reply.turned) == ("created", 5, 5, 1, True)
     assert ids(used.fetch()) == ["m3", "m4", "m5"] and used.fetch("new").era_changed is False
 
@@ -66,8 +63,7 @@ def test_a_subscribe_finds_it(used: ChannelDesk) -> None:
 @pytest.mark.parametrize("ack", [4, 6, 2])
 def test_a_stale_acknowledgement_writes_nothing_even_then(used: ChannelDesk, ack: int) -> None:
     """One of the former era is stale, wherever it points."""
-    lose(used, 3)
-    before, lives = used.dump(), used.lives()
+    before, lives = lose(used, 3).dump(), used.lives()
     reply = used.acknowledge(ack, era=0)
     assert (reply.result, reply.era, reply.beyond, reply.clock, reply.cursor) == ("stale", 1, True, 5, 2)
     assert (used.dump(), used.lives()) == (before, lives)
@@ -177,8 +173,7 @@ def test_a_wrap_is_no_way_back(desk: ChannelDesk) -> None:
     crossed = desk.publish("b", seen=CLOCK_MAX)
     assert (crossed.clock, crossed.turned, crossed.era) == (CLOCK_MIN, False, 0)
     assert not desk.fetch(seen=CLOCK_MIN).turned and not desk.fetch(seen=CLOCK_MAX).turned
-    lose(desk, CLOCK_MAX)
-    back = desk.publish("c")
+    back = lose(desk, CLOCK_MAX).publish("c")
     assert (back.clock, back.turned, back.era, ids(desk.fetch())) == (CLOCK_MIN + 1, True, 1, ["a", "b", "c"])
 
 
@@ -193,8 +188,7 @@ def test_a_cursor_ahead_of_its_clock_is_proof_enough(desk: ChannelDesk) -> None:
 
 def test_one_with_nothing_to_acknowledge_is_told_once(desk: ChannelDesk) -> None:
     """Else its long poll would never wait again."""
-    desk.subscribed().published("m1").acknowledge(1)
-    lose(desk)
+    lose(desk.subscribed().published("m1").acknowledged(1))
     assert desk.fetch().era_changed and not desk.fetch().era_changed
     assert not desk.published("m2").fetch().era_changed and ids(desk.fetch()) == ["m2"]
 
@@ -202,8 +196,7 @@ def test_one_with_nothing_to_acknowledge_is_told_once(desk: ChannelDesk) -> None
 def test_eras_are_told_apart(desk: ChannelDesk) -> None:
     desk.subscribed("a").subscribed("b").publish("m1", "m2")
     for era in (1, 2, 3):
-        lose(desk, 0)
-        assert desk.publish(f"n{era}").era == era and desk.fetch("a").era_changed
+        assert lose(desk, 0).publish(f"n{era}").era == era and desk.fetch("a").era_changed
         assert desk.acknowledge(desk.fetch("a").items[0][0], "a", era=era - 1).result == "stale"
         assert desk.acknowledge(desk.fetch("a").items[0][0], "a", era=era).result == "OK"
         assert not desk.fetch("a").era_changed
@@ -230,15 +223,13 @@ def test_an_index_that_is_behind_its_clock_after_a_way_back_begins_anew(used: Ch
     """Foreign clients wrote over old clocks after theirs was lost: those bodies are messages, too."""
     used.redis.zrem(used.keys.live, 4)
     used.redis.delete(used.keys.body(4))
-    lose(used, 3)
-    used.foreign("again4")
+    lose(used, 3).foreign("again4")
     fetched = used.fetch()
     assert fetched.turned and ids(fetched) == ["m3", "again4", "m5"]
 
 
 def test_the_eras_of_subscribers_that_expired_do_not_pile_up(used: ChannelDesk) -> None:
-    lose(used)
-    used.publish("turned")
+    lose(used).publish("turned")
     for number in range(300):
         used.subscribed(f"passing{number}").redis.delete(used.keys.cursor(f"passing{number}"))
         if number == 100:

@@ -57,8 +57,7 @@ def test_the_table(aged: ChannelDesk, call: str) -> None:
 
 @pytest.mark.feature("DS20", model="dsps")
 def test_an_empty_fetch_renews_as_well(aged: ChannelDesk) -> None:
-    aged.acknowledged(1, "own", ttl_s=T_S).age(AGE_S)
-    check(aged, lambda desk: desk.fetch("own", ttl_s=T_S), {"clock", "own"})
+    check(aged.acknowledged(1, "own", ttl_s=T_S).age(AGE_S), lambda desk: desk.fetch("own", ttl_s=T_S), {"clock", "own"})
 
 
 def test_what_we_know_ends_with_the_clock_to_the_millisecond(desk: ChannelDesk) -> None:
