@@ -413,8 +413,7 @@ def test_an_enqueue_that_comes_too_late_leaves_its_row_for_the_next_look(shop: S
     added(database, shop, 1)
     real, deadlines = shop.queue.driver.not_after_ms, [clock.now_ms - 1]
     shop.queue.driver.not_after_ms = lambda: deadlines.pop() if deadlines else real()  # type: ignore[method-assign]
-    assert shop.relay(database) == 0 and database.states() == {"new": 1}
-    assert shop.relay(database) == 1 and shop.work() == [1]
+    assert shop.relay(database) == 0 and database.states() == {"new": 1} and shop.relay(database) == 1 and shop.work() == [1]
 
 
 def test_a_row_that_the_server_has_lost_is_sent_again_as_long_as_it_is_not_marked(

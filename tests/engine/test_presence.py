@@ -119,8 +119,7 @@ def test_rule_39_a_lost_worker_loses_its_leases_at_once_and_is_no_longer_listed(
     first, again = desk.send(call), desk.send(call)
     assert dict(first.leases) == dict.fromkeys(leases, 1)
     assert again == first, "an answer that was lost is repeated"
-    assert desk.redis.zrange(desk.keys.active, 0, -1) == [b"j3"]
-    assert desk.redis.zrange(desk.keys.workers, 0, -1) == [B.encode()]
+    assert desk.redis.zrange(desk.keys.active, 0, -1) == [b"j3"] and desk.redis.zrange(desk.keys.workers, 0, -1) == [B.encode()]
     assert registered(desk) == {B.encode(): f"8 {RUN}".encode()}
     assert desk.redis.exists(desk.keys.leader) == 0, "and leads no more"
     assert {job.lease.job for job in desk.claim("b", limit=5, crashed_max=5)} == {"j1", "j2"}, "they can be claimed"
@@ -328,8 +327,7 @@ def test_rule_39_who_lives_and_lost_a_lease_does_not_name_that_connection_for_a_
     presence = Presence(ServerClock())
     presence.connected(ClientConnection(7, "127.0.0.1:7", RUN))
     presence.doubted(1_000 * MS)
-    assert presence.connection((1_000 + DOUBT_MS - 1) * MS) == ""
-    assert presence.connection((1_000 + DOUBT_MS) * MS) == f"7 {RUN}"
+    assert presence.connection((1_000 + DOUBT_MS - 1) * MS) == "" and presence.connection((1_000 + DOUBT_MS) * MS) == f"7 {RUN}"
     presence.doubted(30_000 * MS)
     presence.connected(ClientConnection(8, "127.0.0.1:8", RUN))
     assert presence.connection(30_000 * MS) == f"8 {RUN}", "a new one is there for certain"

@@ -13,8 +13,7 @@ from tests.engine.helpers.producing import refused
 
 def test_the_slot_of_a_key_is_that_of_its_hash_tag() -> None:
     assert (slot_of("foo"), slot_of("foo{}{bar}"), slot_of("123456789")) == (12182, 8363, 0x31C3 % 16384)
-    assert slot_of("a}b") != slot_of("a")
-    assert slot_of("ic:{mails}:job:a") == slot_of("mails") == slot_of("{mails}{other}")
+    assert slot_of("a}b") != slot_of("a") and slot_of("ic:{mails}:job:a") == slot_of("mails") == slot_of("{mails}{other}")
 
 
 def test_a_url_names_sentinels_with_a_service_and_credentials_of_two_kinds() -> None:

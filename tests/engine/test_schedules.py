@@ -28,10 +28,8 @@ def test_a_schedule_and_its_state(schedules: Any) -> None:
     assert schedules.put("nightly", "clean", {"deep": True}, **every_day, priority=9, headers={"by": "cron"}) == "new"
     known: Schedule = schedules.get("nightly")
     assert (known.name, known.job_name, known.payload, known.options.priority) == ("nightly", "clean", {"deep": True}, 9)
-    assert known.options.headers == (("by", "cron"),)
-    assert known.timing == Timing(cron="0 3 * * *", zone="Europe/Berlin")
-    assert known.policy == TickPolicy("skip", 5, "skip")
-    assert known.enabled and START_MS < known.next_ms <= START_MS + DAY_MS
+    assert known.options.headers == (("by", "cron"),) and known.timing == Timing(cron="0 3 * * *", zone="Europe/Berlin")
+    assert known.policy == TickPolicy("skip", 5, "skip") and known.enabled and START_MS < known.next_ms <= START_MS + DAY_MS
     assert (known.last_ms, known.last_job, known.count, known.missed, known.skipped, known.error) == (0, "", 0, 0, 0, "")
 
 
@@ -42,8 +40,7 @@ def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedul
     next_ms = schedules.get("s").next_ms
     assert next_ms == START_MS + 3_600_000
     face.use_test_clock(START_MS + 1000)
-    assert schedules.put("s", "clean", 1, **hourly) == "same"
-    assert schedules.put("s", "clean", 2, **hourly) == "changed"
+    assert schedules.put("s", "clean", 1, **hourly) == "same" and schedules.put("s", "clean", 2, **hourly) == "changed"
     assert schedules.put("s", "clean", 2, **hourly, overlap="skip") == "changed"
     assert schedules.get("s").next_ms == next_ms and schedules.put("s", "clean", 2, every_ms=60_000) == "changed"
     assert schedules.get("s").next_ms == START_MS + 61_000
@@ -52,8 +49,7 @@ def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedul
     assert (schedules.get("s").enabled, schedules.get("s").next_ms) == (False, 0)
     assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=True) == "same"
     assert schedules.get("s").next_ms == START_MS + 61_000
-    assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=False) == "same"
-    assert not schedules.get("s").enabled
+    assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=False) == "same" and not schedules.get("s").enabled
     face.use_test_clock(START_MS + 200_000)
     assert schedules.enable("s") and schedules.enable("s")
     # On the grid of its anchor, and not from now.
@@ -80,8 +76,7 @@ def test_a_payload_is_written_by_the_queues_serialisers(schedules: Any) -> None:
 def test_one_more_of_its_jobs_now(schedules: Any, face: Any) -> None:
     schedules.put("s", "clean", {"a": [1]}, months=1, priority=8, key="k", enabled=False)
     first, second = schedules.run_now("s"), schedules.run_now("s")
-    assert first.created and second.created and first.job != second.job
-    assert first.job.startswith("cron:s:now-")
+    assert first.created and second.created and first.job != second.job and first.job.startswith("cron:s:now-")
     assert (face.counts().waiting, schedules.get("s").count) == (2, 0)
 
 

@@ -91,5 +91,4 @@ def test_rule_24_every_tick_makes_its_job_once_whatever_happens_to_the_calls(des
     stored = {schedule.name: schedule for schedule in desk.queue.schedules.list()}
     assert set(stored) == set(oracle.known)
     for name, known in oracle.known.items():
-        assert stored[name].enabled == known.enabled
-        assert stored[name].next_ms == (known.next_ms if known.enabled else 0)
+        assert stored[name].enabled == known.enabled and stored[name].next_ms == (known.next_ms if known.enabled else 0)

@@ -42,8 +42,7 @@ def test_what_is_there_starts_at_once_as_a_batch_in_one_place() -> None:
 def test_a_batch_has_at_most_so_many_jobs_and_the_next_has_the_rest() -> None:
     machine = batching()
     jobs = jobs_of(machine, "abcdef")
-    assert batches(machine.give(*jobs)) == [["a", "b", "c", "d"]]
-    assert batches(end(machine, *jobs[:4])) == [["e", "f"]]
+    assert batches(machine.give(*jobs)) == [["a", "b", "c", "d"]] and batches(end(machine, *jobs[:4])) == [["e", "f"]]
     assert isinstance(machine.work, Finish) and machine.work.leases == tuple(job.lease for job in jobs[:4])
 
 

@@ -16,8 +16,7 @@ def test_rule_12_a_job_without_a_crash_starts_unmarked() -> None:
 def test_rule_12_a_job_with_a_crash_behind_it_starts_when_its_mark_is_answered() -> None:
     machine = Machine(concurrency=1)
     job = machine.job("a", crashes=1)
-    assert started(machine.give(job)) == [] and machine.work == Mark(job.lease)
-    assert started(machine.mark()) == ["a"]
+    assert started(machine.give(job)) == [] and machine.work == Mark(job.lease) and started(machine.mark()) == ["a"]
 
 
 def test_rule_12_a_second_one_waits_for_the_first_and_the_others_pass_it() -> None:

@@ -305,8 +305,7 @@ def test_a_child_process_is_put_back_after_each_run(queue: Queue) -> None:
     work_off(Worker(queue, raising.processes, concurrency=1, processes=1, sweep_ms=50))
     assert ids_of(queue, "dead") == ["third"]
     found = results(queue)
-    assert found["first"][0] == os.getcwd() and found["first"][2] == []
-    assert found["second"] == found["fourth"] == found["first"]
+    assert found["first"][0] == os.getcwd() and found["first"][2] == [] and found["second"] == found["fourth"] == found["first"]
 
 
 def test_a_child_process_that_cannot_read_the_serialisers_fails_its_runs(queue: Queue, client: Any) -> None:

@@ -73,8 +73,7 @@ def test_the_golden_dump(desk: ChannelDesk) -> None:
     subscribe = Subscribe("sA", "0123456789abcdef", TTL_S, not_after_ms=NEVER_MS)
     assert desk.raw(subscribe)[1:] == [b"created", b"0", b"0", 0, 0]
     assert desk.subscribe("sA").result == "exists" and desk.subscribe("sB").result == "created"
-    assert desk.publish("msg123").items[0].result == "created"
-    assert desk.publish("msg123").items[0].result == "duplicate"
+    assert desk.publish("msg123").items[0].result == "created" and desk.publish("msg123").items[0].result == "duplicate"
     wire = {"c.{chX}.clock": b"1", "c.{chX}.m.1": b'{"id":"msg123","content":{"text":"msg123"}}', "c.{chX}.mid.msg123": b"1"}
     wire |= {"c.{chX}.r.sA": b"0", "c.{chX}.r.sB": b"0"}
     assert {key: value for key, value in desk.dump().items() if "ironclaim" not in key} == wire
