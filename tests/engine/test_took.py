@@ -1,7 +1,6 @@
 """How long handlers took: a worker's report in raw keys, as its state machine tells it, and as both faces and the command read it
 (MQ36; rules 1, 4 and 7)."""
 
-import asyncio
 import random
 import re
 from typing import Any
@@ -101,19 +100,15 @@ def test_obliterate_removes_them_and_a_late_copy_does_not_bring_them_back(desk: 
 # -- what is read
 
 
-def test_both_faces_read_every_name_in_order(desk: Desk) -> None:
+async def test_both_faces_read_every_name_in_order(desk: Desk) -> None:
     for start in range(0, 250, ITEMS_MAX):
         desk.run(desk.took_operation(*(item(f"n{number:03}") for number in range(start, start + ITEMS_MAX))))
     found = desk.queue.stats()
     assert [entry.name for entry in found] == [f"n{number:03}" for number in range(250)]
     assert found[7].succeeded == Durations(3, 10, 7, ((3, 1), (5, 2))) and found[7].failed == Durations(0, 0, 0, ())
     assert found[7].since_ms == desk.now_ms and desk.run(ListRunTimes(249, 5)).names[0].name == "n249"
-
-    async def other() -> Any:
-        async with AsyncQueue("desk", url=desk.queue.url) as queue:
-            return await queue.stats()
-
-    assert asyncio.run(other()) == found
+    async with AsyncQueue("desk", url=desk.queue.url) as queue:
+        assert await queue.stats() == found
 
 
 def test_percentiles_are_within_a_fifth_of_the_true_ones() -> None:

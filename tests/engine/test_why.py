@@ -1,6 +1,5 @@
 """`queue.jobs.why` says why a job does not run; `queue.limits` and `queue.obstacles` say what holds a queue back."""
 
-import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -156,7 +155,7 @@ def test_more_limits_than_one_call_tells(desk: Desk) -> None:
     assert len(desk.queue.obstacles().limits) == 200
 
 
-def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> None:
+async def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> None:
     """A real worker: its priorities, its gate and its pause are in its heartbeats."""
     gate = False
     worker = make_worker(queue, Book(), "w1", beat_ms=100, priorities=(5, 10), gate=lambda: gate)
@@ -174,12 +173,9 @@ def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> 
         gate = True
         wait_until(lambda: queue.counts().finished == 1, "the end of the job")
         assert str(queue.jobs.why("j")).startswith("has finished at 20")
-
-    async def other() -> tuple[str, list[Any]]:
-        async with AsyncQueue("q", url=ironclaim_url) as face:
-            return str(await face.jobs.why("low")), await face.limits()
-
-    assert asyncio.run(other()) == ("waits because no worker of this queue is alive", [])
+    async with AsyncQueue("q", url=ironclaim_url) as face:
+        told = str(await face.jobs.why("low")), await face.limits()
+    assert told == ("waits because no worker of this queue is alive", [])
 
 
 def test_an_id_that_is_none_is_refused_before_it_is_sent() -> None:

@@ -112,39 +112,35 @@ def requests() -> golden.Told:
     yield "a raw path", refusal(path="/a/b", raw="/a%2Fb")
 
 
-def test_a_body_is_read_within_its_time_and_size_and_websockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_is_read_within_its_time_and_size_and_websockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = [{"body": b"a" * 600, "more_body": True}, {"body": b"a" * 424, "more_body": False}, {"type": "http.disconnect"}]
+    sent: list[Any] = []
 
-    async def story() -> None:
-        sent: list[Any] = []
+    async def send(message: Any) -> None:
+        sent.append(message)
 
-        async def send(message: Any) -> None:
-            sent.append(message)
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        sent.append([await receive() for _ in chunks])
 
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            sent.append([await receive() for _ in chunks])
+    async def receive() -> Any:
+        return next(left)
 
-        async def receive() -> Any:
-            return next(left)
-
-        silence: Any = asyncio.Event().wait
-        made = shield.Shield(app, HttpSettings(body_max_bytes=1_024))
-        scope: Any = {"type": "http", "headers": [(b"host", b"localhost")], "path": "/", "query_string": b"", "scheme": "http"}
-        left = iter(chunks)
+    silence: Any = asyncio.Event().wait
+    made = shield.Shield(app, HttpSettings(body_max_bytes=1_024))
+    scope: Any = {"type": "http", "headers": [(b"host", b"localhost")], "path": "/", "query_string": b"", "scheme": "http"}
+    left = iter(chunks)
+    await made(scope, receive, send)
+    assert sent.pop() == chunks
+    left = iter([chunks[0], {"body": b"a" * 425, "more_body": True}])
+    with pytest.raises(answers.Problem) as large:
         await made(scope, receive, send)
-        assert sent.pop() == chunks
-        left = iter([chunks[0], {"body": b"a" * 425, "more_body": True}])
-        with pytest.raises(answers.Problem) as large:
-            await made(scope, receive, send)
-        assert large.value.status == 413
-        monkeypatch.setattr(shield, "BODY_S", 0.0)
-        with pytest.raises(answers.Problem) as late:
-            await made(scope, silence, send)
-        assert (late.value.status, late.value.headers) == (408, {"Connection": "close"})
-        await made({"type": "websocket"}, receive, send)
-        assert sent == [{"type": "websocket.close", "code": 1003}]
-
-    asyncio.run(story())
+    assert large.value.status == 413
+    monkeypatch.setattr(shield, "BODY_S", 0.0)
+    with pytest.raises(answers.Problem) as late:
+        await made(scope, silence, send)
+    assert (late.value.status, late.value.headers) == (408, {"Connection": "close"})
+    await made({"type": "websocket"}, receive, send)
+    assert sent == [{"type": "websocket.close", "code": 1003}]
 
 
 def asked(body: bytes = b"", query: str = "", **headers: str) -> Request:
