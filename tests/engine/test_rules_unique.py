@@ -60,8 +60,7 @@ def test_rule_23_the_end_of_its_job_frees_the_key(desk: Desk, how: str) -> None:
 @pytest.mark.parametrize("what", ["gone", "ended", "dead", "names another key"])
 def test_rule_23_a_key_whose_holder_is_no_more_is_taken_over(desk: Desk, what: str) -> None:
     """What a cut-off script or a lost tail of the server's data may leave."""
-    add(desk, "old", unique="other" if what == "names another key" else "u")
-    lease = lease_of(desk)
+    lease = desk.lease("old", unique="other" if what == "names another key" else "u")
     if what in ("ended", "dead"):
         desk.end("finish" if what == "ended" else "bury", lease)
     elif what == "gone":
@@ -72,16 +71,14 @@ def test_rule_23_a_key_whose_holder_is_no_more_is_taken_over(desk: Desk, what: s
 
 @pytest.mark.parametrize("how", ["finish", "bury"])
 def test_rule_23_a_job_frees_only_its_own_key(desk: Desk, how: str) -> None:
-    add(desk, "j1", unique="u")
-    lease = lease_of(desk)
+    lease = desk.lease("j1", unique="u")
     desk.redis.set(desk.keys.unique("u"), "somebody")
     desk.end(how, lease)
     assert holder(desk, "u") == "somebody"
 
 
 def test_rule_23_a_repeated_end_does_not_free_the_key_of_the_next_job(desk: Desk) -> None:
-    add(desk, "j1", unique="u")
-    lease = lease_of(desk)
+    lease = desk.lease("j1", unique="u")
     add(desk.finished(lease), "j2", unique="u")
     assert desk.finish(lease) == [("repeated", "finished")] and holder(desk, "u") == "j2"
 
@@ -252,8 +249,7 @@ def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_
 
 
 def test_rule_23_under_memory_pressure_an_enqueue_takes_no_key_and_an_end_frees_its_own(desk: Desk) -> None:
-    add(desk, "j1", unique="u")
-    lease = lease_of(desk)
+    lease = desk.lease("j1", unique="u")
     with desk.full():
         with desk.unchanged():
             for options in ({"unique": "u"}, {"unique": "v"}, {"dedup": "d", "dedup_ms": 1000}):

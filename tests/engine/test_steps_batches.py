@@ -131,8 +131,7 @@ def test_a_stop_waits_for_the_batch_and_gives_the_rest_back() -> None:
     machine = batching(2)
     jobs = machine.takes(*"abc")
     assert machine.told(StopAsked()).work == Release((jobs[2].lease,))
-    machine.end()
-    end(machine, *jobs[:2])
+    end(machine.after_end(), *jobs[:2])
     assert isinstance(machine.work, Finish) and machine.work.claim is None
 
 

@@ -283,8 +283,7 @@ def test_after_a_fork_the_child_does_not_tell_what_its_parent_has_measured() -> 
 
 def test_a_worker_without_beats_tells_nothing() -> None:
     machine = Machine(concurrency=1)
-    machine.sweep()
-    (job,) = machine.takes("a")
+    (job,) = machine.after_sweep().takes("a")
     assert exits(machine.told(HandlerEnded(job.lease, None)).given().on(StopAsked()))
 
 

@@ -29,9 +29,10 @@ def queues(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         queue.close()
 
 
-def fill(queues: tuple[Queue, ...], count: int) -> None:
+def fill(queues: tuple[Queue, ...], count: int) -> tuple[Queue, ...]:
     for queue in queues:
         queue.enqueue_many([{"name": "work", "payload": {}, "id": f"{queue.name}-{number}"} for number in range(count)])
+    return queues
 
 
 def finished(queues: tuple[Queue, ...]) -> int:
@@ -47,8 +48,7 @@ def kinds(book: Book) -> list[str]:
 def test_strict(queues: tuple[Queue, ...], concurrency: int) -> None:
     """A queue is worked off before the next one, and one that gets work again comes first again."""
     book = Book()
-    fill(queues, 40)
-    group = WorkerGroup(queues, book.handlers("w", "work"), concurrency=concurrency)
+    group = WorkerGroup(fill(queues, 40), book.handlers("w", "work"), concurrency=concurrency)
     with at_work(group):
         wait_until(lambda: len(book.ran) >= 90, "the last queue's turn")
         queues[0].enqueue("work", {}, id="critical-again")
@@ -62,8 +62,7 @@ def test_strict(queues: tuple[Queue, ...], concurrency: int) -> None:
 @pytest.mark.feature("MQ33")
 def test_weighted(queues: tuple[Queue, ...]) -> None:
     book = Book()
-    fill(queues, 300)
-    group = WorkerGroup(queues, book.handlers("w", "work"), strategy="weighted", weights=[6, 3, 1], concurrency=4)
+    group = WorkerGroup(fill(queues, 300), book.handlers("w", "work"), strategy="weighted", weights=[6, 3, 1], concurrency=4)
     with at_work(group):
         wait_until(lambda: len(book.ran) >= 320, "while all have work")
     counts = Counter(kinds(book)[20:320])
@@ -74,8 +73,7 @@ def test_weighted(queues: tuple[Queue, ...]) -> None:
 @pytest.mark.feature("MQ33")
 def test_shuffle(queues: tuple[Queue, ...]) -> None:
     book = Book()
-    fill(queues, 300)
-    with at_work(WorkerGroup(queues, book.handlers("w", "work"), strategy="shuffle", concurrency=2)):
+    with at_work(WorkerGroup(fill(queues, 300), book.handlers("w", "work"), strategy="shuffle", concurrency=2)):
         wait_until(lambda: len(book.ran) >= 450, "while all have work")
     counts = Counter(kinds(book)[:450])
     # Six standard deviations of a fair draw.
