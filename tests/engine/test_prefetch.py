@@ -5,8 +5,7 @@ import pytest
 from engine.worker.machine.claiming import Prefetch
 from engine.worker.machine.events import StopAsked
 from tests.engine.helpers.fleet import Fleet
-from tests.engine.helpers.machine import MS, Machine, holding
-from tests.engine.using import LEASE_MS, Desk, Finish, Lease, LeasedJob, Release
+from tests.engine.using import LEASE_MS, MS, Desk, Finish, Lease, LeasedJob, Machine, Release, holding
 
 
 def measured(took_ms: float, *, concurrency: int = 1, most: int = 64, runs: int = 20) -> Prefetch:

@@ -9,8 +9,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, WrongKeyType
-from tests.engine.helpers.by_hand import alter, bury
-from tests.engine.using import LEASE_MS, Bury, Desk, Failure, Finish, Lease, LeasedJob, Release, Retry, refused
+from tests.engine.using import LEASE_MS, Bury, Desk, Failure, Finish, Lease, LeasedJob, Release, Retry, alter, bury, refused
 from tests.scenes import an_end_of_a_restore
 
 JOBS = ("j1", "j2", "j3")

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.helpers.lanes_state import check, members, names_of
 from tests.engine.ops import Alter, Bury, Drop, Enqueue, Failure, Finish, LeasedJob, Options, Parent, Retry, Value
+from tests.engine.using import LEASE_MS, Desk, check, members, names_of
 
 
 def callback(name: str, parent: str, payload: bytes = b"1") -> Enqueue:

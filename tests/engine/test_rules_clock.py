@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from tests.engine.helpers.fleet import Fleet
-from tests.engine.helpers.lanes_state import hash_of, zsets
-from tests.engine.using import HOUR_MS, LEASE_MS, Claim, Desk, LeasedJob
+from tests.engine.using import HOUR_MS, LEASE_MS, Claim, Desk, LeasedJob, hash_of, zsets
 
 
 def sweep_state(desk: Desk) -> dict[str, int]:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.helpers.lanes_state import check, members
-from tests.engine.using import Desk, Release
+from tests.engine.using import Desk, Release, check, members
 
 pytestmark = pytest.mark.feature("MQ17")
 CLASSES = ("main", "main@gpu", "sms")

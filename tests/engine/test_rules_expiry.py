@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.helpers.lanes_state import check, members
 from tests.engine.ops import Alter, Enqueue, EnqueueMany, Failure, ListSchedules, PutSchedule, Retry, Tick, TickPolicy, Timing
-from tests.engine.using import LEASE_MS, Count, Counts, Desk, Inspect, Inspected, Look, Seen
+from tests.engine.using import LEASE_MS, Count, Counts, Desk, Inspect, Inspected, Look, Seen, check, members
 
 EXPIRES_MS = 1_000
 

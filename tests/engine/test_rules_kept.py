@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.engine.helpers.by_hand import alter
 from tests.engine.helpers.scenes import saved
-from tests.engine.using import START_MS, Alter, Desk, Enqueue, Explain
+from tests.engine.using import START_MS, Alter, Desk, Enqueue, Explain, alter
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
 
 pytestmark = pytest.mark.feature("BQ35")

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from engine.queue.admin import obliterating
-from tests.engine.helpers.lanes_state import names_of
-from tests.engine.using import Bury, Clean, Desk, Failure, Finish, Forget, Lease, Operation, Retry, Value
+from tests.engine.using import Bury, Clean, Desk, Failure, Finish, Forget, Lease, Operation, Retry, Value, names_of
 
 Meanwhile = Callable[[Desk, Operation], None]
 #: `seq` tells late copies from later jobs, `sweep` is what the sweeps know of the clock.

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engine.helpers.lanes_state import check, hash_of, markers, members, take_markers
-from tests.engine.using import HOUR_MS, LEASE_MS, Desk, Finish, Operation
+from tests.engine.using import HOUR_MS, LEASE_MS, Desk, Finish, Operation, check, hash_of, markers, members, take_markers
 
 BOTH = ("mail", "sms")
 

@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 
-from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.fleet import Fleet, Segfault
-from tests.engine.using import LEASE_MS, TOMBSTONE, Bury, Desk, Failure, LeasedJob, Mark, write_run
+from tests.engine.using import LEASE_MS, TOMBSTONE, Bury, Desk, Failure, LeasedJob, Mark, altered, write_run
 
 
 def test_rule_12_the_first_crash_is_counted_and_free(desk: Desk) -> None:

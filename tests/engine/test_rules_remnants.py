@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
-from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.scenes import saved
 from tests.engine.ops import EnableSchedule, EnqueueMany, Operation, PutSchedule, RemoveSchedule, TickPolicy, Timing
+from tests.engine.using import HOUR_MS, LEASE_MS, Desk, names_of
 
 
 def remnants(desk: Desk) -> set[str]:

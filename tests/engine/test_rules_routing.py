@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from tests.engine.helpers.lanes_state import check, hash_of, markers, ready, take_markers
-from tests.engine.using import Count, Desk, EnqueueMany, ReadWorkerUpdates
+from tests.engine.using import Count, Desk, EnqueueMany, ReadWorkerUpdates, check, hash_of, markers, ready, take_markers
 
 ALL = ("main", "main@gpu")
 

@@ -10,9 +10,8 @@ import pytest
 
 from engine.models.lanes import Lanes
 from engine.redis.scripts import scripts_folder
-from tests.engine.helpers.lanes_state import check, members
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain, saved, words
-from tests.engine.using import TOMBSTONE, WRITES, Alter, Call, Desk, Operation, Revive
+from tests.engine.using import TOMBSTONE, WRITES, Alter, Call, Desk, Operation, Revive, check, members
 from tests.scenes import CLASSES, MOVING, SCENES, Scene, busy, limited, relatives
 
 SCRIPTS = Lanes("desk").scripts

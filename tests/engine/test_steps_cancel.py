@@ -4,8 +4,7 @@ import pytest
 
 from engine.ops.workers import JobCancelled, UpdatesPublished, read_control
 from engine.worker.machine.events import LoseLease, Subscribed
-from tests.engine.helpers.machine import Machine, holding, lost, started
-from tests.engine.ops import Claim, Extend, Lease, ReadWorkerUpdates, Swept, WorkerUpdates
+from tests.engine.using import Claim, Extend, Lease, Machine, ReadWorkerUpdates, Swept, WorkerUpdates, holding, lost, started
 
 
 @pytest.mark.parametrize(("message", "told"), [

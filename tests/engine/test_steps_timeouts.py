@@ -6,8 +6,7 @@ from engine.outcomes import Verdict
 from engine.worker.machine import events
 from engine.worker.machine.events import Action, Exit, GiveUpHandler, MoreTime, StopAsked, StopHandler
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
-from tests.engine.helpers.machine import Machine, exits, holding, started
-from tests.engine.ops import Bury, Ended, Failure, Finish, Lease, Release, Retry
+from tests.engine.using import Bury, Ended, Failure, Finish, Lease, Machine, Release, Retry, exits, holding, started
 
 #: The handlers of all jobs can be stopped.
 STOPPABLE: Any = {"concurrency": 1, "lease_ms": 60_000, "stoppable": frozenset({"work"})}

@@ -13,8 +13,7 @@ from engine.models.model import RUN_TIMES_NAMES_MAX
 from engine.ops.workers import BUCKET_MAX, Beat, Beaten, ListRunTimes, ReportRunTimes, RunTimes, RunTimesReported, bucket_end_ns
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
-from tests.engine.helpers.machine import Machine, exits
-from tests.engine.using import Desk, NoteQueue, raises, refused, some_handlers, wait_until
+from tests.engine.using import Desk, Machine, NoteQueue, exits, raises, refused, some_handlers, wait_until
 
 pytestmark = pytest.mark.feature("MQ36")
 

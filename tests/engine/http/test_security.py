@@ -20,9 +20,8 @@ from engine import Queue, errors, testing
 from engine.http import access, application, routes, serving, shield
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import Access, HttpSettings, Token
-from tests.engine.helpers.refusing import malformed
 from tests.engine.http.serving import asking, bearer, rest_of, served
-from tests.engine.using import STREAM_S, refused, soon, wait_until
+from tests.engine.using import STREAM_S, malformed, refused, soon, wait_until
 
 READ, OPERATE, ADMIN, MAILS = "r" * 32, "o" * 32, "a" * 32, "m" * 32
 TOKENS = (

@@ -25,10 +25,9 @@ from engine.http.channels.observing import NoTelemetry
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings, Target
 from engine.http.channels.webhooks import delivery
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings, signed
-from tests.engine.helpers.refusing import malformed
-from tests.engine.helpers.waiting import soon
 from tests.engine.http.channels.desk import Desk, desk
 from tests.engine.http.channels.receiver import Answer, Receiver
+from tests.engine.using import malformed, soon
 
 pytestmark = pytest.mark.feature("DS30", model="dsps")
 
