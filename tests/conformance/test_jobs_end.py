@@ -149,6 +149,11 @@ def test_rule_13_a_sweep_takes_half_as_many_leases_as_it_may_move(desk: ModelDes
     assert [len(one.leases) for one in swept] == [2, 1, 0] and swept[0].sleep_ms == 0
 
 
+def test_rules_11_and_13_at_the_end_of_a_lease_a_sweep_after_a_stall_sleeps_until_it_may_take_it(desk: ModelDesk) -> None:
+    swept = desk.enqueue("j").swept().held().tick(LEASE_MS).sweep()
+    assert (swept.leases, swept.sleep_ms) == ((), 1_000)
+
+
 def test_rule_13_leases_of_a_worker_that_beats_no_more_are_taken_and_told(desk: ModelDesk) -> None:
     beat = replace(desk.beat_operation(lease_ms=HOUR_MS), incarnation=desk.claim_operation().incarnation)
     job = desk.keep_events().did(beat).put("j").one(lease_ms=HOUR_MS)

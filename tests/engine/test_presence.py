@@ -17,10 +17,11 @@ from engine.models.lanes import Lanes
 from engine.redis.dialer import KEEP_ALIVE_S, identify
 from engine.worker.machine.events import MS, ControlLost, Subscribed
 from engine.worker.machine.sweeping import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX, PROMPT_MS, Presence
+from tests.engine.desk import LEASE_MS, then
 from tests.engine.helpers.machine import SERVER_MS, Machine
 from tests.engine.helpers.processes import Mark, Workers
 from tests.engine.ops import Beat, Beaten, ClientConnection, Connected, ListConnections, ListedConnections, ReapLost, Sweep, Swept
-from tests.engine.using import Desk, Lease, NoteQueue, Operation, Relay, ServerClock, raw_client, then, wait_until, whole_lines
+from tests.engine.using import Desk, Lease, NoteQueue, Operation, Relay, ServerClock, raw_client, wait_until, whole_lines
 
 #: The server of the raw keys, and one before it.
 RUN, OTHER = "a" * 40, "b" * 40
@@ -79,6 +80,22 @@ def test_rule_39_a_beat_names_the_control_connection_of_its_worker(desk: Desk) -
     assert registered(desk) == {b"f" * 16: f"7 {RUN}".encode()}
 
 
+def test_rule_39_one_sweep_a_second_hands_out_a_look_where_there_are_leases(desk: Desk) -> None:
+    names(desk, "a", f"7 {RUN}")
+    names(desk, "b", f"8 {RUN}")
+    names(desk, "c", f"9 {OTHER}")
+    desk.redis.hset(desk.keys.connections, "0" * 16, f"5 {RUN}")
+    assert look(desk) == (), "nothing is leased, so nothing could be taken"
+    held(desk, "a", "j1")
+    assert look(desk, "") == (), "it cannot look"
+    assert sorted(look(desk)) == [(A, 7), (B, 8)]
+    assert desk.redis.hget(desk.keys.sweep, "looked_ms") == str(desk.now_ms).encode()
+    assert "0" * 16 not in {name.decode() for name in registered(desk)}, "no worker has it any more"
+    assert look(desk.tick(899), worker="t") == ()
+    assert look(desk.tick(1), OTHER, worker="t") == ((C, 9),)
+    assert len(look(desk.tick(-3_600_000))) == 2, "the clock stepped back"
+
+
 def test_rule_39_a_beat_asks_a_follower_to_look_where_the_leader_does_not(desk: Desk) -> None:
     """The user of the leader may not, or it is of an older version."""
     assert names(desk, "a", "", ttl_ms=LONG_MS).leads
@@ -135,6 +152,15 @@ def test_rule_39_a_worker_that_has_named_another_connection_or_none_keeps_its_le
         assert A.encode() in desk.redis.zrange(desk.keys.workers, 0, -1)
     names(desk, "a", f"7 {RUN}")
     assert len(desk.run(reap(desk, (A, 7))).leases) == 1
+
+
+def test_rule_39_a_reap_that_comes_late_or_after_a_stall_takes_nothing(desk: Desk) -> None:
+    listed(desk, "a", f"7 {RUN}", "j1")
+    assert desk.run(reap(desk, (A, 7), late_ms=501)).leases == ()
+    desk.sweep()
+    desk.later(LEASE_MS - 1000)
+    assert look(desk) == () and desk.run(reap(desk, (A, 7))).leases == (), "the server stood still (rule 11)"
+    assert desk.redis.zcard(desk.keys.active) == 1
 
 
 def test_rule_39_a_reap_goes_on_page_by_page(desk: Desk) -> None:
@@ -337,7 +363,9 @@ def test_rule_39_the_kernel_asks_a_silent_control_connection_for_a_sign_of_life(
     connection = desk.redis.connection_pool.get_connection()
     sock: Any = connection._sock
     assert identify(connection) is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_S["TCP_KEEPIDLE"]
+    kept = {name: sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in KEEP_ALIVE_S}
+    idle_s, interval_s, count = kept["TCP_KEEPIDLE"], kept["TCP_KEEPINTVL"], kept["TCP_KEEPCNT"]
+    assert 2 * 1_000 * (idle_s + interval_s * count) == DOUBT_MS, "it finds out in half of the time of a doubt"
     desk.redis.connection_pool.release(connection)
 
 

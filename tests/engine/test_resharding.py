@@ -274,7 +274,7 @@ def claimed_at_home(queue: Any, name: str) -> tuple[Any, Lease]:
     return shard, job.lease
 
 
-def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as whole:
         queue: Any = whole
         queue.enqueue("send", 1, id="parent", key="acme")
@@ -285,6 +285,8 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str, m
         assert lease.job == "runs"
         moved = reshard(ironclaim_url, 5, wait_ms=0)
         assert (moved.jobs, moved.left, moved.done) == (0, 4, False)
+        gates = {raw.hget(f"ic:{{{name}}}:stats", "moved") for name in Layout(1, 3).names("mails")}
+        assert gates == {b"1 5", b"2 3"}, "children of those that stay are taken"
         refused(Malformed, "5: a resharding to that number has begun", reshard, ironclaim_url, 7)
         # Children of what is there are taken, and everything else goes to the new shards.
         assert queue.enqueue("send", 6, id="latecomer", key="acme", needs=["parent"]).created

@@ -66,6 +66,13 @@ def test_rule_38_a_job_that_was_started_once_never_expires(desk: Desk, how: str)
     assert claimed(desk.swept(500)) == ["j"]
 
 
+def test_rule_38_a_job_that_was_given_back_unstarted_still_expires(desk: Desk) -> None:
+    add(desk, "j", expires_ms=EXPIRES_MS)
+    for _ in range(2):
+        desk.release(desk.claim()[0].lease)
+    assert claimed(desk.tick(EXPIRES_MS)) == [] and state(desk, "j") == "expired"
+
+
 def test_rule_38_a_job_that_was_interrupted_and_given_back_does_not_expire(desk: Desk) -> None:
     add(desk, "j", expires_ms=EXPIRES_MS)
     assert desk.release(desk.claim()[0].lease, started=True) == [("ok", "released")]

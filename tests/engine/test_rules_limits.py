@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from engine.validate import RATE_MAX
-from tests.engine.helpers.lanes_state import check, markers, members, parked, ready, take_markers
-from tests.engine.using import ENDS, HOUR_MS, LEASE_MS, START_MS, Bury, Desk, Drop, Failure, Finish, LeasedJob, Release, Retry
+from tests.engine.desk import ENDS, HOUR_MS, LEASE_MS, START_MS, Desk
+from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
+from tests.engine.ops import Bury, Drop, Failure, Finish, Lease, LeasedJob, Release, Retry
 
 
 def jobs(desk: Desk, limit: int = 10, *, worker: str = "a", **options: Any) -> list[LeasedJob]:
@@ -98,6 +99,25 @@ def test_rule_20_a_lease_counts_against_its_name_and_its_key(desk: Desk) -> None
     assert members(desk.finished(found[0].lease), desk.keys.held("k:k")) == [] and names(jobs(desk)) == ["k1"]
 
 
+def test_rule_20_an_extension_moves_what_is_held_with_the_lease(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=2).set_limit("k:k", concurrency=1).enqueue("j", key="k")
+    (job,) = jobs(desk)
+    desk.tick(3_000).run(desk.extend_operation(job.lease))
+    for limit in ("n:main", "k:k"):
+        assert desk.redis.zscore(desk.keys.held(limit), "j") == START_MS + 3_000 + LEASE_MS
+    check(desk)
+    check(desk.did(desk.extend_operation(Lease("j", job.lease.fence + 1, job.lease.nonce), renewal=2)))
+
+
+def test_rule_20_a_repeated_claim_takes_no_second_slot(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=2, rate=2, per_ms=1000).enqueue("j0", "j1")
+    call = desk.call(desk.claim_operation(limit=1))
+    desk.send(call)
+    with desk.unchanged():
+        assert names(list(desk.tick(10).send(call).jobs)) == ["j0"]
+    assert names(jobs(desk, worker="b")) == ["j1"]
+
+
 # -- changes of limits
 
 
@@ -162,6 +182,16 @@ def test_rule_20_a_limit_that_is_defined_while_jobs_are_in_hand_counts_the_claim
     (after,) = jobs(desk.set_limit("k:k", concurrency=1).set_limit("n:main", concurrency=5))
     assert members(desk, desk.keys.held("k:k")) == ["j2"]
     assert jobs(desk.finished(*(job.lease for job in before))) == [] and names(jobs(desk.finished(after.lease))) == ["j3"]
+
+
+def test_rule_20_a_limit_that_is_removed_while_jobs_are_in_hand_leaves_nothing_behind(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=1).set_limit("n:main", concurrency=1).enqueue("j0", "j1", key="k")
+    (first,) = jobs(desk)
+    (second,) = jobs(desk.set_limit("k:k").set_limit("n:main"))
+    assert desk.run_hash("j1").get("limits", "") == ""
+    check(desk.finished(first.lease, second.lease))
+    patterns = desk.keys.held("*"), desk.keys.parked_by("*"), desk.keys.rate("*")
+    assert [desk.redis.keys(pattern) for pattern in patterns] == [[], [], []]
 
 
 def test_rule_20_a_job_that_was_limited_before_counts_against_nothing_when_the_limit_is_gone(desk: Desk) -> None:
@@ -241,6 +271,15 @@ def test_rule_20_each_run_of_a_job_uses_a_place_of_the_window(desk: Desk, target
     assert names(jobs(desk.tick(HOUR_MS), worker="d")) == ["j0"]
 
 
+def test_rule_20_a_released_place_of_a_key_lets_the_lanes_of_every_name_come_back(desk: Desk) -> None:
+    desk.set_limit("k:acme", rate=1, per_ms=HOUR_MS).enqueue("mail0", name="mail", key="acme")
+    (job,) = jobs(desk.enqueue("sms0", name="sms", key="acme"), classes=("mail",))
+    assert jobs(desk, classes=("sms",)) == [] and parked(desk) == {"sms/acme": "rest"}
+    take_markers(desk)
+    desk.release(job.lease)
+    assert take_markers(desk) == ["mail", "sms"] and names(jobs(desk, classes=("sms",))) == ["sms0"]
+
+
 def test_rule_20_rate_and_slots_of_one_limit_both_hold(desk: Desk) -> None:
     desk.set_limit("k:k", concurrency=1, rate=2, per_ms=1000)
     (first,) = jobs(desk.enqueue(*(f"j{number}" for number in range(4)), key="k"))
@@ -308,6 +347,18 @@ def test_rule_10_the_highest_rate_comes_back_whole(desk: Desk) -> None:
     assert desk.claim() == [] and desk.redis.zcount(desk.keys.rate("n:main"), f"({desk.now_ms}", "+inf") == 0
 
 
+def test_rule_10_a_rest_an_hour_ahead_ends_though_a_long_pause_was_once_made(desk: Desk) -> None:
+    """What bounds a rest is its own window, not the longest one there ever was."""
+    desk.pause("other", 24 * HOUR_MS).resume("other").set_limit("k:k", rate=1, per_ms=1000)
+    desk.set_limit("n:sms", rate=1, per_ms=1000).enqueue("j0", "j1", key="k").enqueue("s0", "s1", name="sms")
+    assert len(jobs(desk, classes=("main", "sms"))) == 2
+    desk.swept().later(-HOUR_MS)
+    # Told at once; the claims find that the windows are not over, and are told again when they are.
+    assert take_markers(desk.swept()) == ["main", "sms"] and jobs(desk, classes=("main", "sms")) == []
+    assert take_markers(desk.swept(1000)) == ["main", "sms"]
+    assert sorted(names(jobs(desk, classes=("main", "sms")))) == ["j1", "s1"]
+
+
 def test_rule_10_thousands_of_rests_an_hour_ahead_end(desk: Desk) -> None:
     resting_lanes(desk, 2500)
     desk.swept().tick(-HOUR_MS)
@@ -372,3 +423,12 @@ def test_rule_20_the_sweep_mends_a_slot_that_nobody_holds(desk: Desk, target: st
     assert desk.claim() == [] and take_markers(desk.past(LEASE_MS + 1).swept(1)) == ["main"]
     assert names(jobs(desk)) == ["j0"]
     check(desk, room=True)
+
+
+def test_rule_20_a_lane_that_waits_for_nothing_is_found_by_the_sweep(desk: Desk) -> None:
+    (job,) = jobs(desk.set_limit("k:k", concurrency=1).enqueue("j0", "j1", key="k"))
+    # Somebody ended the lease without freeing its slot.
+    desk.redis.zrem(desk.keys.held("k:k"), "j0")
+    desk.redis.zrem(desk.keys.active, "j0")
+    assert (parked(desk.swept()), ready(desk)) == ({}, ["main/k"]) and hash_of(desk, desk.keys.parked) == {}
+    assert job.lease.job == "j0"

@@ -227,6 +227,7 @@ def test_a_key_of_another_type_in_place_of_the_children_of_a_job_holds_up_those_
     desk.redis.rpush(desk.keys.feeds("p1"), "x")
     assert desk.finish(*(job.lease for job in desk.claim())) == [("ok", "finished")] * 2
     assert (desk.swept().places("c1"), desk.places("c2"), handing(desk)) == ({"blocked"}, {"lane"}, ["+p1"])
+    assert desk.sweep().sleep_ms == 1_000, "no sweep can do anything for them"
 
 
 # -- cut off and sent twice

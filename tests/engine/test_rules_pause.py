@@ -141,6 +141,12 @@ def test_rules_07_and_10_a_pause_that_a_clock_left_an_hour_ahead_ends_after_its_
     assert slept_ms == 5000 and "mail0" in claimed(desk)
 
 
+def test_rules_07_and_10_the_end_of_a_pause_is_still_known_to_the_ms_after_the_clock_stepped_back(desk: Desk) -> None:
+    """The step brings all rests forward, and a sweeper sleeps until the next one."""
+    prepare(desk)
+    assert desk.pause("mail", 700).swept().tick(-HOUR_MS).sweeps(2).sweep().sleep_ms == 700
+
+
 def test_rule_07_a_pause_keeps_limited_lanes_where_they_are(desk: Desk) -> None:
     job = desk.set_limit("k:k", concurrency=1).enqueue("mail0", "mail1", name="mail", key="k").one(classes=BOTH)
     check(desk.pause("mail").finished(job.lease), room=True)

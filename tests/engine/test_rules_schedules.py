@@ -157,6 +157,16 @@ def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_
             assert [desk.send(call).result for call in late] == ["moved", "moved"]
 
 
+def test_rule_24_a_tick_that_is_not_due_by_the_servers_clock_makes_nothing(desk: Desk) -> None:
+    """A scheduler whose clock is ahead, or a server whose clock stepped back in between."""
+    operation = first_tick(desk)
+    with desk.to(FIRST_MS - 1).unchanged():
+        assert desk.run(operation).result == "moved"
+        early = replace(operation, ticks_ms=(FIRST_MS, FIRST_MS + MINUTE_MS), next_ms=FIRST_MS + 2 * MINUTE_MS)
+        assert desk.to(FIRST_MS).run(early).result == "moved"
+    assert desk.run(operation).result == "ticked"
+
+
 @pytest.mark.parametrize("next_ms", [FIRST_MS, FIRST_MS - 1, 0])
 def test_rule_24_the_next_tick_must_come_after_the_expected_one(desk: Desk, next_ms: int) -> None:
     desk.refuses(replace(first_tick(desk), next_ms=next_ms), "must come after", ScriptFault)

@@ -233,6 +233,39 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
         assert holder(desk, "u") == "j2"
 
 
+def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before_it(desk: Desk) -> None:
+    add(desk, "old", unique="taken", dedup="seen", dedup_ms=9000)
+    jobs = (
+        *(make(desk, "a", unique="u"), make(desk, "b", unique="u"), make(desk, "c", unique="taken")),
+        *(make(desk, "d", dedup="w", dedup_ms=1000, delay_ms=500), make(desk, "e", dedup="w", dedup_ms=1000)),
+        make(desk, "f", dedup="seen", dedup_ms=1000, unique="v"),
+        *(make(desk, "g", unique="v", name="other", key="k"), make(desk, "h")),
+        # Kept out by both: its unique key comes first, wherever the holders are.
+        make(desk, "i", unique="taken", dedup="w", dedup_ms=1000),
+    )
+    call = desk.call(EnqueueMany(jobs))
+    first = desk.send(call)
+    assert [(item.job, item.result, item.holder, item.state) for item in first.items] == [
+        *(("a", "created", "a", ""), ("b", "duplicate", "a", "waiting")),
+        *(("c", "duplicate", "old", "waiting"), ("d", "created", "d", "")),
+        *(("e", "duplicate", "d", "delayed"), ("f", "duplicate", "old", "waiting")),
+        *(("g", "created", "g", ""), ("h", "created", "h", ""), ("i", "duplicate", "old", "waiting")),
+    ]
+    with desk.unchanged():
+        second = desk.send(call)
+        assert [(item.result.replace("repeated", "created"), item.holder, item.state) for item in second.items] == [
+            (item.result, item.holder, item.state) for item in first.items
+        ]
+    assert [holder(desk, key) for key in ("u", "taken", "v")] == ["a", "old", "g"]
+    check(desk)
+    claimed = desk.claim(classes=("main", "other"))
+    assert {job.lease.job for job in claimed} == {"old", "a", "g", "h"}
+    desk.finish(*[job.lease for job in claimed])
+    # Everything but the windows is over, and a late copy still runs nothing.
+    assert [item.result for item in desk.send(call).items].count("created") == 0
+    assert [job.lease.job for job in desk.tick(500).claim()] == ["d"]
+
+
 def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_the_same_jobs(desk: Desk) -> None:
     for writes in desk.each_cut():
         late = make(desk, "c", dedup="d", dedup_ms=5000, delay_ms=100)

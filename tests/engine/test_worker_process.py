@@ -150,7 +150,7 @@ def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue,
     put(queue, workers, "poison", "bad", crashes_max=2)
     while workers.start("--burst", "--lease-ms", "300").wait(120) == -signal.SIGKILL:
         assert "is dead" not in workers.output()
-    assert "1 leases ran out, their workers are gone or stand still; the first: job bad\n" in workers.output()
+    assert "taken from gone or stalled workers: 1 lease that ran out; the first: job bad\n" in workers.output()
     assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
 
 

@@ -173,7 +173,7 @@ def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue,
 
     with at_work(Scheduler(queue, sweep_ms=50)):
         wait_until(begun_and_left, "it is buried")
-    assert "1 leases ran out, their workers are gone or stand still; the first: job bad" in caplog.messages
+    assert "taken from gone or stalled workers: 1 lease that ran out; the first: job bad" in caplog.messages
     assert caplog.messages.count("job bad is dead: it has crashed too often") == 1
 
 

@@ -156,6 +156,12 @@ def test_rule_11_a_look_for_orphans_that_arrives_first_after_a_stall_takes_nothi
     assert taken(desk) == ["j0"] and desk.finish(lease, lost) == [("ok", "finished"), ("stale", "")]
 
 
+def test_rule_11_a_worker_that_is_gone_is_found_half_a_ttl_after_the_stall(desk: Desk) -> None:
+    claim_long(desk, "a", "j1")
+    assert desk.tick(600_000).beat("b").orphaned is False and others_beat(desk, 20_000) is True
+    assert taken(desk) == ["j1"]
+
+
 def test_rule_10_a_clock_that_steps_back_does_not_keep_the_dead_alive(desk: Desk) -> None:
     assert desk.beaten("b").tick(-HOUR_MS).beat("b").result == "ok"
     assert desk.redis.zscore(desk.keys.workers, "b" * 16) == desk.now_ms + TTL_MS

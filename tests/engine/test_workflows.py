@@ -141,6 +141,17 @@ def test_rule_25_what_led_to_a_child_goes_with_its_requeue(desk: Desk) -> None:
     assert names_of(desk, desk.keys.lacks("*")) == [] and members(desk, desk.keys.lost("c3")) == set()
 
 
+def test_rule_25_a_child_whose_lacked_parents_have_all_finished_since_lacks_none(desk: Desk) -> None:
+    """Those that had finished before its burial may be forgotten by now."""
+    desk.enqueue("early", "late", "p").enqueue("child", needs=("early", "late", "p"))
+    found = {job.lease.job: job.lease for job in desk.claim()}
+    desk.finished(found["early"]).bury(found["p"])
+    altered(desk.swept(), "requeue", "dead", "p")
+    desk.redis.srem(desk.keys.lacks("child"), "p")
+    desk.finished(found["late"]).swept().tick(60_000).redis.delete(desk.keys.done)
+    assert revived(desk, "child") == [("done", None)] and places(desk, "child") == ["lane"]
+
+
 def test_children_of_which_nothing_is_noted_wait_for_all_that_they_need(desk: Desk) -> None:
     dead_family(desk)
     # As an older engine has buried them, or after 90 days.
