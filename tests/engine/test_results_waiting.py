@@ -87,11 +87,11 @@ async def test_a_job_whose_end_cannot_be_read_stops_no_other_wait(queue: Queue, 
     client.set(queue.model.keys.result("bad"), b"[" * 100_000)
     client.delete(queue.model.keys.result("odd"))
     client.lpush(queue.model.keys.result("odd"), "x")
-    many: Any = AsyncQueue("q", url=queue.url)
-    await many.enqueue("add", {"a": 1, "b": 2}, id="late", delay_ms=50)
-    waits = [many.results.wait(id) for id in ("bad", "odd", "good", "none", "late")]
-    bad, odd, good, none, late = await asyncio.gather(*waits, return_exceptions=True)
-    await many.close()
+    async with AsyncQueue("q", url=queue.url) as many:
+        await many.enqueue("add", {"a": 1, "b": 2}, id="late", delay_ms=50)
+        waits = [many.results.wait(id) for id in ("bad", "odd", "good", "none", "late")]
+        found: list[Any] = await asyncio.gather(*waits, return_exceptions=True)
+    bad, odd, good, none, late = found
     assert "cannot be read" in bad.unreadable and isinstance(odd, WrongKeyType) and isinstance(none, UnknownJob)
     assert (good.value, late.value) == (3, 3)
 

@@ -145,8 +145,7 @@ def test_rule_25_a_child_whose_lacked_parents_have_all_finished_since_lacks_none
     """Those that had finished before its burial may be forgotten by now."""
     desk.enqueue("early", "late", "p").enqueue("child", needs=("early", "late", "p"))
     found = {job.lease.job: job.lease for job in desk.claim()}
-    desk.finished(found["early"]).bury(found["p"])
-    altered(desk.swept(), "requeue", "dead", "p")
+    altered(desk.finished(found["early"]).buried(found["p"]).swept(), "requeue", "dead", "p")
     desk.redis.srem(desk.keys.lacks("child"), "p")
     desk.finished(found["late"]).swept().tick(60_000).redis.delete(desk.keys.done)
     assert revived(desk, "child") == [("done", None)] and places(desk, "child") == ["lane"]
