@@ -16,17 +16,11 @@ import pytest
 
 from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, WrongKeyType, models, resharding
 from engine.errors import ServerUnavailable
-from engine.ops.admin import Altered, DropTaken, PutJobs, SetGate, SetShards, TakeJobs
-from engine.ops.claims import Claim, Failure, Finish, Retry
-from engine.ops.jobs import Lease
-from engine.ops.looks import Inspect
 from engine.queue.sharding import PLAIN, Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
-from tests.engine.desk import Desk
-from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
-from tests.engine.helpers.producing import raises, refused, some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Altered, Claim, DropTaken, Failure, Finish, PutJobs, Retry, SetGate, SetShards, TakeJobs
+from tests.engine.using import HANDLERS, ROOT, Desk, Inspect, Lease, Workers, raises, refused, some_handlers, wait_until
 
 
 def reshard(url: str, to: int, queue: str = "mails", **options: Any) -> Any:
@@ -329,9 +323,7 @@ def test_what_stays_is_counted_page_by_page_without_jobs_of_ticks(ironclaim_url:
         assert told == ["prepares 3 shards", moves, *stay, moves], "it names them once"
 
 
-def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(
-    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch, client: Any
-) -> None:
+def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(ironclaim_url: str, monkeypatch: Any, client: Any) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as queue, Queue("mails", url=ironclaim_url) as plain:
         queue.enqueue("send", 1, id="runs", key="acme", attempts=3)
         shard, lease = claimed_at_home(queue, "send")

@@ -121,8 +121,8 @@ def test_rule_20_a_repeated_claim_takes_no_second_slot(desk: Desk) -> None:
 # -- changes of limits
 
 
-def two_jobs_of_each(desk: Desk, keys: int) -> None:
-    desk.run(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(keys) for at in (0, 1))))
+def two_jobs_of_each(desk: Desk, keys: int) -> Desk:
+    return desk.did(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(keys) for at in (0, 1))))
 
 
 def all_claimed(desk: Desk) -> int:
@@ -132,8 +132,7 @@ def all_claimed(desk: Desk) -> int:
 
 @pytest.mark.parametrize(("change", "many"), [("raised", 1050), ("removed", 250), ("rate instead", 250)])
 def test_rule_20_a_thousand_parked_keys_come_back_when_the_limit_for_all_changes(desk: Desk, change: str, many: int) -> None:
-    two_jobs_of_each(desk.set_limit("k:*", concurrency=1), many)
-    assert all_claimed(desk) == len(parked(desk)) == many
+    assert all_claimed(two_jobs_of_each(desk.set_limit("k:*", concurrency=1), many)) == len(parked(desk)) == many
     check(desk, room=True)
     assert desk.claim() == []
     bounds: dict[str, Any] = {"raised": {"concurrency": 2}, "removed": {}, "rate instead": {"rate": 1, "per_ms": 1000}}[change]
@@ -170,8 +169,7 @@ def test_rule_20_a_keys_own_limit_brings_its_lanes_back_at_once_among_many_other
 
 
 def test_rule_20_a_lowered_limit_waits_until_enough_have_ended(desk: Desk) -> None:
-    desk.set_limit("k:k", concurrency=3).enqueue(*(f"j{number}" for number in range(6)), key="k")
-    found = jobs(desk)
+    found = jobs(desk.set_limit("k:k", concurrency=3).enqueue(*(f"j{number}" for number in range(6)), key="k"))
     desk.set_limit("k:k", concurrency=1)
     for job in found[:2]:
         assert jobs(desk.finished(job.lease)) == []
@@ -183,8 +181,7 @@ def test_rule_20_a_limit_that_is_defined_while_jobs_are_in_hand_counts_the_claim
     before = jobs(desk.enqueue(*(f"j{number}" for number in range(5)), key="k"), 2)
     (after,) = jobs(desk.set_limit("k:k", concurrency=1).set_limit("n:main", concurrency=5))
     assert members(desk, desk.keys.held("k:k")) == ["j2"]
-    desk.finish(*(job.lease for job in before))
-    assert jobs(desk) == [] and names(jobs(desk.finished(after.lease))) == ["j3"]
+    assert jobs(desk.finished(*(job.lease for job in before))) == [] and names(jobs(desk.finished(after.lease))) == ["j3"]
 
 
 def test_rule_20_a_limit_that_is_removed_while_jobs_are_in_hand_leaves_nothing_behind(desk: Desk) -> None:
@@ -236,8 +233,7 @@ def test_rule_20_a_fixed_window_begins_anew_at_multiples_of_its_length(desk: Des
     assert len(jobs(desk.enqueue(*(f"j{number}" for number in range(9)), key="k").tick(90))) == 2
     take_markers(desk)
     assert jobs(desk.tick(9)) == [] and desk.later(1).sleep_ms >= 0 and markers(desk) == ["main"]
-    assert len(jobs(desk)) == 2 and jobs(desk) == [] and jobs(desk.tick(99)) == []
-    assert len(jobs(desk.tick(1))) == 2
+    assert len(jobs(desk)) == 2 and jobs(desk) == [] and jobs(desk.tick(99)) == [] and len(jobs(desk.tick(1))) == 2
 
 
 EACH_WINDOW = pytest.mark.parametrize(
@@ -247,8 +243,7 @@ EACH_WINDOW = pytest.mark.parametrize(
 
 @EACH_WINDOW
 def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_window(desk: Desk, target: str, window: str) -> None:
-    desk.set_limit(target, rate=2, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", "j2", key="k")
-    first, second = jobs(desk)
+    first, second = jobs(desk.set_limit(target, rate=2, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", "j2", key="k"))
     assert jobs(desk, worker="b") == []
     take_markers(desk)
     assert markers(desk.released(first.lease)) == ["main"] and names(jobs(desk, worker="b")) == ["j0"]
@@ -258,8 +253,7 @@ def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_wind
 
 @EACH_WINDOW
 def test_rule_20_what_is_given_back_after_it_was_started_has_used_its_place(desk: Desk, target: str, window: str) -> None:
-    desk.set_limit(target, rate=1, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", key="k")
-    (first,) = jobs(desk)
+    (first,) = jobs(desk.set_limit(target, rate=1, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", key="k"))
     assert desk.release(first.lease, started=True) == [("ok", "released")] and jobs(desk, worker="b") == []
     (again,) = jobs(desk.tick(HOUR_MS), worker="b")
     assert (again.lease.job, again.failures, again.crashes) == ("j0", 0, 0), "uncharged, and before the others"
@@ -268,8 +262,7 @@ def test_rule_20_what_is_given_back_after_it_was_started_has_used_its_place(desk
 @EACH_WINDOW
 def test_rule_20_each_run_of_a_job_uses_a_place_of_the_window(desk: Desk, target: str, window: str) -> None:
     """A run that fails, and one whose worker is gone, has happened: its place does not come back with the job."""
-    desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window).enqueue("j0", key="k", attempts=9)
-    (first,) = jobs(desk)
+    (first,) = jobs(desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window).enqueue("j0", key="k", attempts=9))
     (second,) = jobs(desk.retried(first.lease, delay_ms=0), worker="b")
     assert second.failures == 1
     (third,) = jobs(desk.past(LEASE_MS + 1), worker="c")
@@ -303,8 +296,7 @@ def resting_lanes(desk: Desk, many: int) -> None:
     with desk.redis.pipeline(transaction=False) as pipe:
         pipe.hset(desk.keys.classes, "main", "")
         for number in range(many):
-            pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15})
-            pipe.hset(desk.keys.parked, f"main/k{number}", "rest")
+            pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15}).hset(desk.keys.parked, f"main/k{number}", "rest")
             pipe.zadd(desk.keys.rest, {f"l:main/k{number}": START_MS + 100})
         pipe.execute()
 
@@ -329,14 +321,10 @@ def test_rule_20_a_window_keeps_no_more_entries_than_it_counts(desk: Desk) -> No
 # -- rule 10
 
 
-@pytest.mark.parametrize(
-    ("target", "window", "ahead"),
-    [
-        *((target, window, 2) for target in ("n:main", "k:k") for window in ("sliding", "fixed")),
-        ("n:main", "fixed", 1100),
-        ("k:k", "sliding", 1100),
-    ],
-)
+@pytest.mark.parametrize(("target", "window", "ahead"), [
+    *((target, window, 2) for target in ("n:main", "k:k") for window in ("sliding", "fixed")), ("n:main", "fixed", 1100),
+    ("k:k", "sliding", 1100),
+])  # fmt: skip
 def test_rule_10_a_clock_that_steps_back_an_hour_blocks_a_rate_once(desk: Desk, target: str, window: str, ahead: int) -> None:
     desk.set_limit(target, rate=ahead, per_ms=1000, window=window)
     desk.run(desk.enqueue_many_of(*((f"j{number}", "k") for number in range(2 * ahead + 2))))
@@ -424,8 +412,7 @@ def test_rule_20_the_copy_of_an_end_that_was_cut_off_anywhere_frees_its_slot(des
         lease = desk.set_limit("k:k", concurrency=1).enqueue("j0", "j1", key="k").one().lease
         failures, ends = (Failure(lease, "no", 60_000),), {"finish": Finish((lease,)), "release": Release((lease,))}
         ends |= {"retry": Retry(failures), "bury": Bury(failures), "drop": Drop((lease,), ("skipped",))}
-        desk.cut_off(ends[how], writes)
-        assert desk.did(ends[how]).redis.exists(desk.keys.held("k:k")) == 0 and parked(desk) == {}, writes
+        assert desk.cut(ends[how], writes).did(ends[how]).redis.exists(desk.keys.held("k:k")) == 0 and parked(desk) == {}, writes
     assert writes > 5
 
 

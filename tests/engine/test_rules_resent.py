@@ -1,9 +1,7 @@
 """Rule 1: a call that was cut off and sent again leaves nothing behind either, and one that was refused stays refused."""
 
-from engine.ops.base import Operation
-from tests.engine.desk import Desk
-from tests.engine.helpers.by_hand import forget
 from tests.engine.helpers.scenes import saved
+from tests.engine.using import Desk, Operation, forget
 
 
 def test_an_end_that_was_cut_off_tells_workers_of_their_settings_and_keeps_the_version(desk: Desk) -> None:
