@@ -67,8 +67,11 @@ async def test_run_times_are_of_each_name_that_was_told_of(ironclaim_url: str, s
         items = tuple(workers.RunTimes(name, "ok", 1_000, 1_000, ((1, 1),)) for name in ("first", "second"))
         whole = queue if shards is None else (await queue.in_use())[0]
         await whole.do(workers.ReportRunTimes("a" * 16, 1, 2**52, items))
-        told = await (Looks(queue) if shards is None else ShardedLooks(queue)).run_times()
-        assert {times.name for times in told} == {"first", "second"}
+        looks = Looks(queue) if shards is None else ShardedLooks(queue)
+        assert {times.name for times in await looks.run_times()} == {"first", "second"}
+        before_ms = await queue.driver.server_now_ms()
+        listed = await looks.workers()
+        assert listed.workers == () and before_ms <= listed.now_ms <= await queue.driver.server_now_ms()
 
 
 def test_run_times_are_those_of_the_last_minute() -> None:
