@@ -570,10 +570,10 @@ def _tell_swept(operation: Operation, swept: Swept, source: Source) -> None:
     it."""
     if swept.leases:
         first = swept.leases[0][0]
-        text = "%d leases ran out, their workers are gone or stand still; the first: job %s"
+        text = "taken from gone or stalled workers: %s that ran out; the first: job %s"
         if isinstance(operation, ReapLost):
-            text = "%d leases were taken from workers that have lost their connections; the first: job %s"
-        log.warning(text, len(swept.leases), first.job, extra=about(first, source))
+            text = "taken from workers that have lost their connections: %s; the first: job %s"
+        log.warning(text, counted(len(swept.leases), "lease"), first.job, extra=about(first, source))
     for job in swept.buried:
         log.warning(
             "job %s is dead: it has crashed too often", job, extra={**about(None, source), "job_id": job}

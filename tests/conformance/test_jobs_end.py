@@ -149,6 +149,11 @@ def test_rule_13_a_sweep_takes_half_as_many_leases_as_it_may_move(desk: ModelDes
     assert [len(one.leases) for one in swept] == [2, 1, 0] and swept[0].sleep_ms == 0
 
 
+def test_rules_11_and_13_at_the_end_of_a_lease_a_sweep_after_a_stall_sleeps_until_it_may_take_it(desk: ModelDesk) -> None:
+    swept = desk.enqueue("j").swept().held().tick(LEASE_MS).sweep()
+    assert (swept.leases, swept.sleep_ms) == ((), 1_000)
+
+
 def test_rule_13_leases_of_a_worker_that_beats_no_more_are_taken_and_told(desk: ModelDesk) -> None:
     beat = replace(desk.beat_operation(lease_ms=HOUR_MS), incarnation=desk.claim_operation().incarnation)
     job = desk.keep_events().did(beat).put("j").one(lease_ms=HOUR_MS)
@@ -195,11 +200,13 @@ def test_rule_10_a_clock_that_steps_back_holds_no_lease_longer_than_one(desk: Mo
 
 
 def test_rule_12_the_first_crash_is_free_and_the_third_that_was_marked_buries(desk: ModelDesk) -> None:
-    desk.enqueue("j1")
+    desk.keep_events().enqueue("j1")
     assert [desk.crash("j1", mark=mark)[1] for mark in (False, False, True)] == [1, 1, 2]
     (job,) = desk.claim()
     assert (desk.mark(job.lease), desk.mark(job.lease)) == ("ok", "repeated")
     assert desk.past(LEASE_MS + 1).claim("b") == [] and desk.queue.counts().dead == 1
+    (told,) = [event for event in desk.run(ReadEvents("0-0", 100, 0)).events if event.kind == "buried"]
+    assert told.job == job.lease.job and told.name and "crashed 3 times" in told.detail
 
 
 def test_rule_12_a_worker_takes_one_job_with_a_crash_behind_it(desk: ModelDesk) -> None:

@@ -368,7 +368,8 @@ class Desk:
         return reaped
 
     finished, released, retried = map(then, ("finish", "release", "retry"))
-    held, beaten, turned, past = map(then, ("claim", "beat", "turn", "sweep_past"))
+    held, beaten, turned, past, sent = map(then, ("claim", "beat", "turn", "sweep_past", "send"))
+    buried, crashed, cut, marked = map(then, ("bury", "crash", "cut_off", "mark"))
 
     def crash(self, job: str, *, worker: str = "x", mark: bool = True) -> tuple[Lease, int]:
         """Claim a job that waits alone, mark it, and lose its lease: the lease that was reaped, and the crashes."""

@@ -122,7 +122,10 @@ def test_a_worker_without_children_gives_back_and_claims_no(queue: Queue, lived:
 
 
 def test_a_prompt_stop_gives_back_what_waits_for_a_slow_child(queue: Queue, lived: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Child, "_until_ready", lambda child: child._closed.wait())
+    def never_ready(child: Child) -> None:
+        child._closed.wait()  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(Child, "_until_ready", never_ready)
     queue.enqueue("plain", "fine", id="a", attempts=1)
     with at_work(slow := worker(queue, processes=1, lease_ms=60_000)):
         wait_until(lambda: queue.counts().active == 1, "it is claimed")

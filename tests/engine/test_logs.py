@@ -325,9 +325,11 @@ def output_of(folder: Path, queue: Queue, config: str, *options: str) -> tuple[l
     return done.stderr.splitlines(), file.read_text() if file.exists() else ""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("processes", ["0", "1"])
-@pytest.mark.parametrize("config", ["none", "console", "own logger"])
+SLOWLY = [("none", "0"), ("none", "1"), ("console", "0"), ("own logger", "0"), ("own logger", "1")]
+CONFIGURED = [("console", "1"), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOWLY)]
+
+
+@pytest.mark.parametrize(("config", "processes"), CONFIGURED)
 def test_log_json_holds_whatever_the_module_configures(queue: Queue, tmp_path: Path, config: str, processes: str) -> None:
     lines, _ = output_of(tmp_path, queue, config, "--log-json", "--processes", processes)
     found = [json.loads(line) for line in lines]

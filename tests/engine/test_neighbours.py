@@ -9,9 +9,7 @@ import pytest
 from engine import Queue, Worker
 from engine import queues as all_queues
 from engine.models.lanes_keys import LanesKeys
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import at_work, some_handlers, wait_until
 
 DEEP = "[" * 100_000
 KEYS = LanesKeys("q")
@@ -36,11 +34,9 @@ def _due(client: Any, field: str, value: object) -> None:
 PLANTED: dict[str, Plant] = {
     "job of another type": _list(KEYS.job("bad")),
     "job that is no envelope": lambda client: client.set(KEYS.job("bad"), b"\xff\xfe"),
-    "delayed job of another type": _list(KEYS.job("bad-later")),
-    "run of another type": _list(KEYS.run("bad")),
+    "delayed job of another type": _list(KEYS.job("bad-later")), "run of another type": _list(KEYS.run("bad")),
     "run that is none": lambda client: client.set(KEYS.run("bad"), b"\xff"),
-    "child of another type": _list(KEYS.job("bad-child")),
-    "needs of another type": _list(KEYS.needs("bad-child")),
+    "child of another type": _list(KEYS.job("bad-child")), "needs of another type": _list(KEYS.needs("bad-child")),
     "id that is no UTF-8": lambda client: client.zadd(KEYS.lane("send"), {b"\xff\xfe": 1}),
     "dead id that is no UTF-8": lambda client: client.zadd(KEYS.dead, {b"\xff\xfe": "inf"}),
     "beat of another type": lambda client: client.zadd(KEYS.workers, {"bad": 2**47}) and _list(KEYS.worker("bad"))(client),
@@ -58,7 +54,7 @@ PLANTED: dict[str, Plant] = {
     "queue that is no UTF-8": lambda client: client.zadd(KEYS.queues, {b"\xff": "inf"}),
     "times that are none": lambda client: client.zadd(KEYS.took, {"bad": 1.5}) and client.hset(KEYS.took_by("bad"), "ok:x", "y"),
     "event without fields": lambda client: client.xadd(KEYS.events, {b"\xff": b"\xff"}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", PLANTED)

@@ -12,10 +12,9 @@ import pytest
 
 from engine import JobOptions, Malformed, NewJob, Queue, RetryLater, Target, TimedOut, Worker
 from engine.models.envelope import NUMBERS_BYTES, decode, encode
-from engine.ops.jobs import Enqueue, Lease, Options
 from engine.options import OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whole, checked
 from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, INSTANT_MS_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
-from tests.engine.helpers.producing import refused, some_handlers
+from tests.engine.using import Enqueue, Lease, Options, refused, some_handlers
 
 NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
 BAD_TEXTS = ("", "two words", "new\n", "ä", "a/b", "{a}", "nul\0", 7, b"bytes", ["a"])

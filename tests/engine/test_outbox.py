@@ -14,14 +14,11 @@ from psycopg.rows import dict_row
 
 from engine import AsyncQueue, Job, Queue, Target, Worker, models, outbox
 from engine.errors import EngineError, Malformed, PartlyEnqueued, ServerUnavailable, UnsupportedFeature
-from engine.ops.jobs import EnqueueMany
 from engine.options import OPTIONS, Options
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from tests.conformance.test_declared import OPTIONS as EXAMPLES
-from tests.engine.desk import EXPIRE
 from tests.engine.helpers.databases import Database
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import EXPIRE, EnqueueMany, refused, wait_until
 
 
 class Shop:
@@ -198,9 +195,7 @@ def test_whatever_kind_of_row_a_connection_makes_is_read(shop: Shop, database: D
     assert (shop.work(), database.states()) == ([1, 2], {})
 
 
-def test_each_relay_sends_the_rows_of_its_queues(
-    ironclaim_url: str, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_relay_sends_the_rows_of_its_queues(ironclaim_url: str, database: Database, caplog: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(outbox, "_OTHERS_S", 0)
     with Queue("first", url=ironclaim_url) as first, Queue("second", url=ironclaim_url) as second:
         shops = Shop(first), Shop(second)
@@ -418,8 +413,7 @@ def test_an_enqueue_that_comes_too_late_leaves_its_row_for_the_next_look(shop: S
     added(database, shop, 1)
     real, deadlines = shop.queue.driver.not_after_ms, [clock.now_ms - 1]
     shop.queue.driver.not_after_ms = lambda: deadlines.pop() if deadlines else real()  # type: ignore[method-assign]
-    assert shop.relay(database) == 0 and database.states() == {"new": 1}
-    assert shop.relay(database) == 1 and shop.work() == [1]
+    assert shop.relay(database) == 0 and database.states() == {"new": 1} and shop.relay(database) == 1 and shop.work() == [1]
 
 
 def test_a_row_that_the_server_has_lost_is_sent_again_as_long_as_it_is_not_marked(

@@ -4,10 +4,8 @@ import pytest
 
 from engine.worker.machine.claiming import Prefetch
 from engine.worker.machine.events import StopAsked
-from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
-from tests.engine.helpers.machine import MS, Machine, holding
-from tests.engine.ops import Finish, Lease, LeasedJob, Release
+from tests.engine.using import LEASE_MS, MS, Desk, Finish, Lease, LeasedJob, Machine, Release, holding
 
 
 def measured(took_ms: float, *, concurrency: int = 1, most: int = 64, runs: int = 20) -> Prefetch:
@@ -17,10 +15,9 @@ def measured(took_ms: float, *, concurrency: int = 1, most: int = 64, runs: int 
     return prefetch
 
 
-@pytest.mark.parametrize(
-    ("took_ms", "concurrency", "ahead"),
-    [(1, 1, 50), (10, 1, 5), (50, 1, 1), (51, 1, 0), (1000, 1, 0), (10, 8, 40), (100, 8, 4), (0.01, 1, 64)],
-)
+@pytest.mark.parametrize(("took_ms", "concurrency", "ahead"), [
+    (1, 1, 50), (10, 1, 5), (50, 1, 1), (51, 1, 0), (1000, 1, 0), (10, 8, 40), (100, 8, 4), (0.01, 1, 64),
+])  # fmt: skip
 def test_rule_21_ahead_is_what_the_handlers_work_off_in_50_ms(took_ms: float, concurrency: int, ahead: int) -> None:
     assert measured(took_ms, concurrency=concurrency).ahead([], 0) == ahead
 
@@ -63,8 +60,7 @@ def sent(machine: Machine) -> tuple[Lease, ...]:
 def test_rule_21_a_claim_asks_for_what_its_handlers_will_work_off() -> None:
     machine = Machine(concurrency=2, prefetch=64)
     assert machine.claim.limit == 3
-    machine.warm(took_ms=10)
-    assert machine.claim.limit == 2 + 10
+    assert machine.warmed(took_ms=10).claim.limit == 2 + 10
 
 
 def test_rule_21_what_waits_behind_slow_handlers_goes_back_after_a_while() -> None:
@@ -73,8 +69,7 @@ def test_rule_21_what_waits_behind_slow_handlers_goes_back_after_a_while() -> No
     assert not isinstance(machine.work, Release)
     machine.wait(2)
     assert machine.work == Release((ahead.lease,))
-    machine.end()
-    assert machine.steps.leased == 1 and machine.work is None, "and nothing is claimed in its place"
+    assert machine.after_end().steps.leased == 1 and machine.work is None, "and nothing is claimed in its place"
     machine.wait(20_000)
     assert machine.work is None
     # When the slow one ends, the machine claims for its place alone.
@@ -122,8 +117,7 @@ def test_rule_21_finishes_wait_for_company_while_more_jobs_wait_for_a_handler() 
     machine, jobs = filled(concurrency=2)
     assert machine.work is None and len(jobs) > 10
     assert machine.ended(jobs[0]).work is None and machine.after(2).ended(jobs[1]).after(2).work is None
-    machine.wait(2)
-    assert sent(machine) == (jobs[0].lease, jobs[1].lease), "after 5 ms"
+    assert sent(machine.after(2)) == (jobs[0].lease, jobs[1].lease), "after 5 ms"
 
 
 def test_rule_21_half_of_what_was_ahead_goes_before_its_time() -> None:
@@ -144,8 +138,7 @@ def test_rule_21_no_finish_lingers_past_an_idle_moment(why: str) -> None:
     machine.handler_ends(jobs[0])
     if why == "a stop":
         assert machine.work is None
-        machine.on(StopAsked())
-        machine.end()
+        machine.told(StopAsked()).end()
     assert isinstance(machine.work, Finish)
 
 

@@ -8,26 +8,20 @@ import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from engine import Queue
 from engine.models.lanes import Lanes
-from engine.ops.admin import NoteQueue
-from engine.ops.base import Operation, ServerClock
-from engine.ops.claims import ReapLost, Sweep, Swept
-from engine.ops.jobs import Lease
-from engine.ops.workers import Beat, Beaten, ClientConnection, Connected, ListConnections, ListedConnections
 from engine.redis.dialer import KEEP_ALIVE_S, identify
 from engine.worker.machine.events import MS, ControlLost, Subscribed
 from engine.worker.machine.sweeping import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX, PROMPT_MS, Presence
-from tests.engine.desk import Desk
+from tests.engine.desk import LEASE_MS, then
 from tests.engine.helpers.machine import SERVER_MS, Machine
 from tests.engine.helpers.processes import Mark, Workers
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until, whole_lines
+from tests.engine.ops import Beat, Beaten, ClientConnection, Connected, ListConnections, ListedConnections, ReapLost, Sweep, Swept
+from tests.engine.using import Desk, Lease, NoteQueue, Operation, Relay, ServerClock, raw_client, wait_until, whole_lines
 
 #: The server of the raw keys, and one before it.
 RUN, OTHER = "a" * 40, "b" * 40
@@ -86,6 +80,22 @@ def test_rule_39_a_beat_names_the_control_connection_of_its_worker(desk: Desk) -
     assert registered(desk) == {b"f" * 16: f"7 {RUN}".encode()}
 
 
+def test_rule_39_one_sweep_a_second_hands_out_a_look_where_there_are_leases(desk: Desk) -> None:
+    names(desk, "a", f"7 {RUN}")
+    names(desk, "b", f"8 {RUN}")
+    names(desk, "c", f"9 {OTHER}")
+    desk.redis.hset(desk.keys.connections, "0" * 16, f"5 {RUN}")
+    assert look(desk) == (), "nothing is leased, so nothing could be taken"
+    held(desk, "a", "j1")
+    assert look(desk, "") == (), "it cannot look"
+    assert sorted(look(desk)) == [(A, 7), (B, 8)]
+    assert desk.redis.hget(desk.keys.sweep, "looked_ms") == str(desk.now_ms).encode()
+    assert "0" * 16 not in {name.decode() for name in registered(desk)}, "no worker has it any more"
+    assert look(desk.tick(899), worker="t") == ()
+    assert look(desk.tick(1), OTHER, worker="t") == ((C, 9),)
+    assert len(look(desk.tick(-3_600_000))) == 2, "the clock stepped back"
+
+
 def test_rule_39_a_beat_asks_a_follower_to_look_where_the_leader_does_not(desk: Desk) -> None:
     """The user of the leader may not, or it is of an older version."""
     assert names(desk, "a", "", ttl_ms=LONG_MS).leads
@@ -104,8 +114,7 @@ def test_rule_39_a_beat_asks_a_follower_to_look_where_the_leader_does_not(desk: 
         # The leader sweeps in its time, and cannot look.
         assert look(desk, "", worker="a") == () and names(desk, "a", "", ttl_ms=LONG_MS).leads
         assert asked() is late
-    desk.tick(-3_600_000)
-    look(desk, "", worker="a")
+    look(desk.tick(-3_600_000), "", worker="a")
     assert names(desk, "a", "", ttl_ms=LONG_MS).leads
     assert asked(), "the clock stepped back"
     assert not names(desk, "a", f"7 {RUN}", ttl_ms=LONG_MS).looks, "the leader sweeps anyway"
@@ -127,8 +136,7 @@ def test_rule_39_a_lost_worker_loses_its_leases_at_once_and_is_no_longer_listed(
     first, again = desk.send(call), desk.send(call)
     assert dict(first.leases) == dict.fromkeys(leases, 1)
     assert again == first, "an answer that was lost is repeated"
-    assert desk.redis.zrange(desk.keys.active, 0, -1) == [b"j3"]
-    assert desk.redis.zrange(desk.keys.workers, 0, -1) == [B.encode()]
+    assert desk.redis.zrange(desk.keys.active, 0, -1) == [b"j3"] and desk.redis.zrange(desk.keys.workers, 0, -1) == [B.encode()]
     assert registered(desk) == {B.encode(): f"8 {RUN}".encode()}
     assert desk.redis.exists(desk.keys.leader) == 0, "and leads no more"
     assert {job.lease.job for job in desk.claim("b", limit=5, crashed_max=5)} == {"j1", "j2"}, "they can be claimed"
@@ -144,6 +152,15 @@ def test_rule_39_a_worker_that_has_named_another_connection_or_none_keeps_its_le
         assert A.encode() in desk.redis.zrange(desk.keys.workers, 0, -1)
     names(desk, "a", f"7 {RUN}")
     assert len(desk.run(reap(desk, (A, 7))).leases) == 1
+
+
+def test_rule_39_a_reap_that_comes_late_or_after_a_stall_takes_nothing(desk: Desk) -> None:
+    listed(desk, "a", f"7 {RUN}", "j1")
+    assert desk.run(reap(desk, (A, 7), late_ms=501)).leases == ()
+    desk.sweep()
+    desk.later(LEASE_MS - 1000)
+    assert look(desk) == () and desk.run(reap(desk, (A, 7))).leases == (), "the server stood still (rule 11)"
+    assert desk.redis.zcard(desk.keys.active) == 1
 
 
 def test_rule_39_a_reap_goes_on_page_by_page(desk: Desk) -> None:
@@ -179,8 +196,7 @@ class Looker(Machine):
     def __init__(self, own: ClientConnection = OWN) -> None:
         super().__init__(beat_ms=10_000)
         assert self.until(Beat).connection == ""
-        self.answer("sweep", Beaten(self.srv_us, "ok", True, False))
-        self.on(Subscribed(own))
+        self.answered("sweep", Beaten(self.srv_us, "ok", True, False)).on(Subscribed(own))
 
     def until(self, kind: type[Operation]) -> Any:
         """The next operation of this kind on the sweep slot; what comes before it is answered."""
@@ -212,11 +228,11 @@ class Looker(Machine):
         assert self.sweeps(*(watched or WATCHED)).run_id == RUN
         return self.until(ListConnections)
 
-    def looked(self, *client_ids: int, own: str = OWN.address, took_ms: int = 0) -> None:
+    def looked(self, *client_ids: int, own: str = OWN.address, took_ms: int = 0) -> Self:
         """The look found these clients."""
         self.now_ms += took_ms
         addresses = {client_id: own if client_id == 1 else f"127.0.0.1:{client_id}" for client_id in client_ids}
-        self.answer("sweep", ListedConnections(addresses))
+        return self.answered("sweep", ListedConnections(addresses))
 
     def reaps(self) -> ReapLost:
         """What follows is a reap."""
@@ -226,35 +242,31 @@ class Looker(Machine):
 
     def reaps_after_two_looks(self, *client_ids: int) -> ReapLost:
         """Both have found these."""
-        self.looked(*client_ids)
-        self.until(ListConnections)
-        self.looked(*client_ids)
-        return self.reaps()
+        return self.looked(*client_ids).upto(ListConnections).looked(*client_ids).reaps()
 
     def reaps_nobody(self) -> None:
         """Sweeps follow, and nothing else."""
         for _ in range(3):
             self.sweeps()
 
-    def reconnects(self) -> None:
-        self.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    def reconnects(self) -> Self:
+        return self.told(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+
+    sweeping, asking, upto = map(then, ("sweeps", "asked", "until"))
 
 
 def test_rule_39_what_two_looks_in_a_row_have_missed_is_reaped() -> None:
     machine = Looker()
     assert machine.until(Beat).connection == f"1 {RUN}" and machine.asked().client_ids == (1, 2, 3)
     looked_ms = machine.now_ms
-    machine.looked(1, 3)
-    machine.until(ListConnections)
+    machine.looked(1, 3).until(ListConnections)
     assert AGAIN_MS <= machine.now_ms - looked_ms < AGAIN_MS + 100
     machine.looked(1, 3)
     assert (operation := machine.reaps()).lost == (WATCHED[1],) and operation.run_id == RUN
     assert 0 < operation.not_after_ms - SERVER_MS - machine.now_ms <= 500
-    machine.answer("sweep", Swept(machine.srv_us, 0, goes_on=("17", "j9")))
-    further = machine.reaps()
+    further = machine.answered("sweep", Swept(machine.srv_us, 0, goes_on=("17", "j9"))).reaps()
     assert (further.start_ms, further.start_id) == ("17", "j9") and further.counter > operation.counter
-    machine.answer("sweep", Swept(machine.srv_us, 0))
-    machine.reaps_nobody()
+    machine.answered("sweep", Swept(machine.srv_us, 0)).reaps_nobody()
 
 
 @pytest.mark.parametrize(("first", "then", "took_ms", "own"), [
@@ -266,11 +278,9 @@ def test_rule_39_what_two_looks_in_a_row_have_missed_is_reaped() -> None:
 ])  # fmt: skip
 def test_rule_39_looks_that_say_nothing_about_one_worker_reap_nobody(first: Seen, then: Seen, took_ms: int, own: str) -> None:
     machine = Looker()
-    machine.asked()
-    machine.looked(*first, own=own or OWN.address)
+    machine.asking().looked(*first, own=own or OWN.address)
     if then:
-        machine.until(ListConnections)
-        machine.looked(*then, took_ms=took_ms)
+        machine.upto(ListConnections).looked(*then, took_ms=took_ms)
     if then == (1, 2):
         # There is nothing to take from nobody.
         assert not isinstance(machine.until(Sweep), ReapLost)
@@ -282,34 +292,26 @@ def test_rule_39_a_worker_behind_a_proxy_names_no_connection_and_looks_after_tho
     machine = Looker(OWN._replace(direct=False))
     assert machine.until(Beat).connection == "" and machine.asked(WATCHED[1]).client_ids == (1, 2)
     assert machine.reaps_after_two_looks(1).lost == (WATCHED[1],)
-    machine.answer("sweep", Swept(machine.srv_us, 0))
-    machine.asked(*WATCHED[1:])
-    machine.looked(1)
-    machine.reaps_nobody()
+    machine.answered("sweep", Swept(machine.srv_us, 0)).asking(*WATCHED[1:]).looked(1).reaps_nobody()
 
 
 def test_rule_39_nobody_looks_at_its_own_connection_alone() -> None:
     machine = Looker()
-    machine.sweeps(WATCHED[0])
-    machine.reaps_nobody()
+    machine.sweeping(WATCHED[0]).reaps_nobody()
 
 
 def test_rule_39_two_incarnations_with_one_connection_are_one_that_is_gone() -> None:
     machine, former = Looker(), Connected("d" * 16, 2)
-    machine.asked(WATCHED[0], WATCHED[1], former)
-    assert machine.reaps_after_two_looks(1).lost == (WATCHED[1], former)
+    assert machine.asking(WATCHED[0], WATCHED[1], former).reaps_after_two_looks(1).lost == (WATCHED[1], former)
 
 
 def test_rule_39_a_lost_connection_and_a_new_one_are_named_at_once() -> None:
     machine = Looker()
     machine.sweeps()
     began_ms = machine.now_ms
-    machine.on(ControlLost())
-    assert machine.until(Beat).connection == "" and machine.now_ms == began_ms
-    machine.answer("sweep", Beaten(machine.srv_us, "ok", True, False))
-    assert machine.sweeps().run_id == "", "it cannot look"
-    machine.reconnects()
-    assert machine.until(Beat).connection == f"9 {RUN}"
+    assert machine.told(ControlLost()).until(Beat).connection == "" and machine.now_ms == began_ms
+    assert machine.answered("sweep", Beaten(machine.srv_us, "ok", True, False)).sweeps().run_id == "", "it cannot look"
+    assert machine.reconnects().until(Beat).connection == f"9 {RUN}"
 
 
 def test_rule_39_a_beat_that_names_a_new_connection_and_fails_is_sent_again_before_the_next_look() -> None:
@@ -330,10 +332,7 @@ def test_rule_39_a_beat_that_names_a_new_connection_and_fails_is_sent_again_befo
 
 def test_rule_39_a_follower_that_is_asked_to_look_sweeps_once() -> None:
     machine = Looker()
-    machine.sweeps()
-    machine.reconnects()
-    machine.until(Beat)
-    machine.answer("sweep", Beaten(machine.srv_us, "ok", False, False, looks=True))
+    machine.sweeping().reconnects().upto(Beat).answer("sweep", Beaten(machine.srv_us, "ok", False, False, looks=True))
     operation = machine.out["sweep"].operation
     assert isinstance(operation, Sweep) and operation.run_id == RUN
     machine.answer("sweep", Swept(machine.srv_us, 1000, leads=False, watched=WATCHED))
@@ -344,11 +343,9 @@ def test_rule_39_a_follower_that_is_asked_to_look_sweeps_once() -> None:
 def test_rule_39_a_server_that_refuses_a_look_or_answers_none_again_and_again_is_not_asked_again(fails: int, fault: bool) -> None:
     machine = Looker()
     for _ in range(fails):
-        machine.asked()
-        machine.fail("sweep", fault=fault)
+        machine.asking().fail("sweep", fault=fault)
     assert machine.sweeps().run_id == ""
-    machine.reconnects()
-    assert machine.until(Sweep).run_id == RUN, "a new connection may be to a server that allows it and answers"
+    assert machine.reconnects().until(Sweep).run_id == RUN, "a new connection may be to a server that allows it and answers"
 
 
 def test_rule_39_who_lives_and_lost_a_lease_does_not_name_that_connection_for_a_while() -> None:
@@ -356,8 +353,7 @@ def test_rule_39_who_lives_and_lost_a_lease_does_not_name_that_connection_for_a_
     presence = Presence(ServerClock())
     presence.connected(ClientConnection(7, "127.0.0.1:7", RUN))
     presence.doubted(1_000 * MS)
-    assert presence.connection((1_000 + DOUBT_MS - 1) * MS) == ""
-    assert presence.connection((1_000 + DOUBT_MS) * MS) == f"7 {RUN}"
+    assert presence.connection((1_000 + DOUBT_MS - 1) * MS) == "" and presence.connection((1_000 + DOUBT_MS) * MS) == f"7 {RUN}"
     presence.doubted(30_000 * MS)
     presence.connected(ClientConnection(8, "127.0.0.1:8", RUN))
     assert presence.connection(30_000 * MS) == f"8 {RUN}", "a new one is there for certain"
@@ -367,7 +363,9 @@ def test_rule_39_the_kernel_asks_a_silent_control_connection_for_a_sign_of_life(
     connection = desk.redis.connection_pool.get_connection()
     sock: Any = connection._sock
     assert identify(connection) is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_S["TCP_KEEPIDLE"]
+    kept = {name: sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in KEEP_ALIVE_S}
+    idle_s, interval_s, count = kept["TCP_KEEPIDLE"], kept["TCP_KEEPINTVL"], kept["TCP_KEEPCNT"]
+    assert 2 * 1_000 * (idle_s + interval_s * count) == DOUBT_MS, "it finds out in half of the time of a doubt"
     desk.redis.connection_pool.release(connection)
 
 

@@ -78,8 +78,7 @@ def _places(url: str) -> dict[str, Callable[[Any], object]]:
         | _with(of_url(Queue, "q"), _settings(Queue)),
         "AsyncQueue": {"": lambda it: AsyncQueue(it, url=url)} | _with(of_url(AsyncQueue, "q"), _settings(AsyncQueue)),
         "Channel": {"": lambda it: Channel(it, url=url), "model": lambda it: Channel("c", it, url=url)},
-        "WorkerGroup": {"queues": WorkerGroup},
-        "PriorityQueue": {"": lambda it: PriorityQueue(it, url=url)},
+        "WorkerGroup": {"queues": WorkerGroup}, "PriorityQueue": {"": lambda it: PriorityQueue(it, url=url)},
         "Bananas": _with(lambda **given: Queue("q", models.Bananas(**given), url=url), ["layout", "job_ttl_s"]),
         "Mosquito": _with(lambda **given: Queue("q", models.Mosquito(**given), url=url), ["layout", "coordinate", "dead_ttl_s"]),
         "enqueue": _with(lambda **given: queue.enqueue("b", 1, **given), [*OPTIONS, "id"])
@@ -97,7 +96,7 @@ def _places(url: str) -> dict[str, Callable[[Any], object]]:
             ["concurrency", "rate", "per_ms", "window"],
         )
         | {"name": lambda it: queue.set_limit(it, concurrency=1), "key": lambda it: queue.set_limit(key=it, concurrency=1)},
-    }
+    }  # fmt: skip
     return {f"{group} {field}": take for group, places in groups.items() for field, take in places.items()}
 
 
@@ -111,11 +110,10 @@ ALMOST = (Decimal(1), _Index(), "1", b"1", math.nan, math.inf, 10**400, -(10**40
 #: Each settings class with what it needs.
 SETTINGS: dict[type, dict[str, Any]] = {
     **{kind: {} for kind in (HttpSettings, ChannelPolicy, WebhookRetry, Scaling, ConnectOptions)},
-    **{kind: {} for kind in (models.ChannelRule, models.Bananas, models.Mosquito, models.Dsps)},
-    **{Token: {"secret": "x" * 20}, Access: {"role": "read"}, ChannelSettings: {"real_ip_header": "X-Forwarded-For"}},
-    WebhookSettings: {"url": "https://shop.example/"},
-    JwtSettings: {"iss": ["a"], "keys": {"HS256": ["A" * 64]}},
-}
+    **{kind: {} for kind in (models.ChannelRule, models.Bananas, models.Mosquito, models.Dsps)}, Token: {"secret": "x" * 20},
+    Access: {"role": "read"}, ChannelSettings: {"real_ip_header": "X-Forwarded-For"},
+    WebhookSettings: {"url": "https://shop.example/"}, JwtSettings: {"iss": ["a"], "keys": {"HS256": ["A" * 64]}},
+}  # fmt: skip
 
 
 def test_each_field_of_settings_is_the_plain_value_that_it_is_declared_as() -> None:

@@ -12,8 +12,7 @@ import pytest
 import redis
 
 from engine import Queue
-from tests.engine.desk import run_texts
-from tests.engine.ops import Claim, Finish, Lease, Sweep
+from tests.engine.using import Claim, Finish, Lease, Sweep, run_texts
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 CLASSES = ("work", "limited", "keyed", "rated", "paused", "soon", "bulk")

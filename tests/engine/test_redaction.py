@@ -37,11 +37,9 @@ def urls(password: str) -> list[str]:
         f"rediss://{password}@host:1/0", f"redis://:{encoded}@host?no_such_option=1",
         # Without a host: what is behind an @ would be one.
         f"redis://:{password.replace('@', '')}", f"redis://host/0?password={password}&no_such_option=1",
-        f"redis://host:x/?username={password}&password={encoded}",
-        f"sentinel://:{password}@a:1,b:2/service/more",
-        f"sentinel://a:1,b:2/service?sentinel_password={password}&sentinel_other=1",
-        f"redis+cluster://user:{password}@a:1,b:2/3", f"http://host/?token={password}",
-        f"user:{password}@host", f"postgresql://u:{password}@h/db",
+        f"redis://host:x/?username={password}&password={encoded}", f"sentinel://:{password}@a:1,b:2/service/more",
+        f"sentinel://a:1,b:2/service?sentinel_password={password}&sentinel_other=1", f"redis+cluster://user:{password}@a:1,b:2/3",
+        f"http://host/?token={password}", f"user:{password}@host", f"postgresql://u:{password}@h/db",
     ]  # fmt: skip
 
 

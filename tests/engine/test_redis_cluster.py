@@ -18,11 +18,8 @@ import redis.asyncio
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine import AsyncQueue, Channel, ConnectOptions, Queue, Worker, async_queues, models, queues
 from engine.errors import Malformed, OutcomeUnknown, ServerUnavailable
-from engine.ops.looks import ReadEvents
 from engine.testing import free_port
-from tests.engine.helpers.at_work import Book, at_work
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Book, ReadEvents, at_work, refused, wait_until
 
 HURRIED = ConnectOptions(deadline_ms=300, connect_timeout_ms=200)
 

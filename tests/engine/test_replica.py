@@ -11,8 +11,7 @@ import redis
 
 from engine import AsyncQueue, ConnectOptions, Malformed, OutcomeUnknown, PartlyEnqueued, Queue, Worker
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.producing import raw_client, refused, some_handlers
-from tests.engine.helpers.waiting import DEFAULT_DEADLINE_S, wait_until
+from tests.engine.using import DEFAULT_DEADLINE_S, raw_client, refused, some_handlers, wait_until
 
 #: For calls that nobody answers.
 FAST = ConnectOptions(timeout_ms=120_000, deadline_ms=700)

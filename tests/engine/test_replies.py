@@ -7,35 +7,24 @@ import pytest
 from engine import Lock, OutcomeUnknown, Queue, ScriptFault
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Model
-from engine.ops.admin import Administered, Alter, Pause
-from engine.ops.base import Operation
-from engine.ops.claims import Claim, Extend, Finish
-from engine.ops.jobs import Lease
-from engine.ops.looks import Inspect, ReadProgress
-from engine.ops.schedules import EnableSchedule, ListSchedules
-from engine.ops.workers import ListWorkers, LockReply
 from engine.redis.exchange import Sent
-from tests.engine.helpers.producing import refused
+from tests.engine.ops import EnableSchedule, ListSchedules, ListWorkers, LockReply
+from tests.engine.using import Administered, Alter, Claim, Extend, Finish, Inspect, Lease, Operation, Pause, ReadProgress, refused
 
 LEASE, LOOKED = Lease("a", 1, "n"), [b"waiting", b"0", b"0", b"", []]
 
 
-@pytest.mark.parametrize(
-    ("operation", "raw", "said"),
-    [
-        (Pause("send", 0), [b"1", b"done"], "it does not begin with the server's time"),
-        (Pause("send", 0), [1, b"dome"], "dome is none of"),
-        (Alter("cancel", ("a",), "waiting"), [1, b"done", [b"done", b"waiting"]], "2 words for 1 jobs"),
-        (Claim("i", 1, 9, 9, 9, "w", 9, ("send",)), [1, 0, b"ok", 0, [], [b"a", 1]], "2 values for jobs of 7 each"),
-        (Extend((LEASE,), 1, 9, 9), [1, []], "0 items for 1 leases"),
-        (Finish((LEASE,)), [1, 2], "2 items for 1 leases"),
-        (Inspect(("a",)), [1], "0 items for 1 jobs"),
-        (Inspect(("a",)), [1, LOOKED, LOOKED], "2 items for 1 jobs"),
-        (ReadProgress("a"), 7, "neither a text nor nothing"),
-        (EnableSchedule("nightly", True, 0), [1, b"done", b"what"], "done what"),
-        (ListSchedules(), [1, 1, [b"x"]], "1 words for schedules of 14 each"),
-    ],
-)
+@pytest.mark.parametrize(("operation", "raw", "said"), [
+    (Pause("send", 0), [b"1", b"done"], "it does not begin with the server's time"),
+    (Pause("send", 0), [1, b"dome"], "dome is none of"),
+    (Alter("cancel", ("a",), "waiting"), [1, b"done", [b"done", b"waiting"]], "2 words for 1 jobs"),
+    (Claim("i", 1, 9, 9, 9, "w", 9, ("send",)), [1, 0, b"ok", 0, [], [b"a", 1]], "2 values for jobs of 7 each"),
+    (Extend((LEASE,), 1, 9, 9), [1, []], "0 items for 1 leases"), (Finish((LEASE,)), [1, 2], "2 items for 1 leases"),
+    (Inspect(("a",)), [1], "0 items for 1 jobs"), (Inspect(("a",)), [1, LOOKED, LOOKED], "2 items for 1 jobs"),
+    (ReadProgress("a"), 7, "neither a text nor nothing"),
+    (EnableSchedule("nightly", True, 0), [1, b"done", b"what"], "done what"),
+    (ListSchedules(), [1, 1, [b"x"]], "1 words for schedules of 14 each"),
+])  # fmt: skip
 def test_a_reply_outside_of_the_contract_is_refused(operation: Operation, raw: Any, said: str) -> None:
     model = Queue("mails").model
     fault = refused(ScriptFault, f"^{type(operation).__name__}: reply outside the contract ", model.parse, operation, raw)

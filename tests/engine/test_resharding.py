@@ -16,17 +16,11 @@ import pytest
 
 from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, WrongKeyType, models, resharding
 from engine.errors import ServerUnavailable
-from engine.ops.admin import Altered, DropTaken, PutJobs, SetGate, SetShards, TakeJobs
-from engine.ops.claims import Claim, Failure, Finish, Retry
-from engine.ops.jobs import Lease
-from engine.ops.looks import Inspect
 from engine.queue.sharding import PLAIN, Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
-from tests.engine.desk import Desk
-from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
-from tests.engine.helpers.producing import raises, refused, some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Altered, Claim, DropTaken, Failure, Finish, PutJobs, Retry, SetGate, SetShards, TakeJobs
+from tests.engine.using import HANDLERS, ROOT, Desk, Inspect, Lease, Workers, raises, refused, some_handlers, wait_until
 
 
 def reshard(url: str, to: int, queue: str = "mails", **options: Any) -> Any:
@@ -80,7 +74,7 @@ def dedup_windows(queue: Queue, prefix: str, count: int = 12) -> list[str]:
 @pytest.mark.parametrize(("before", "after"), [pytest.param(4, 9, marks=pytest.mark.slow), (9, 4), (1, 4)])
 def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resharding, "PAGE", 9)
-    monkeypatch.setattr(resharding, "_SCAN", 60)
+    monkeypatch.setattr(resharding, "_SCAN", 10)
     with Queue("mails", url=ironclaim_url, shards=before) as old:
         old.history.on()
         assert dedup_windows(old, "first") == ["created"] * 12
@@ -98,6 +92,7 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: Any
             assert states(queue) == known and queue.history.list(limit=1_000) == past
             now = queue.counts()
             assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (27, 15, 27)
+            assert raw.zcard("ic:{mails}:done") == 0, "each is in the shard of its id"
             assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}
             assert len(raw.keys(f"ic:{{mails#{1 + (before > 1)}.*}}:job:w*")) == 60, "and none of the orphan"
             for number in range(60):
@@ -280,7 +275,7 @@ def claimed_at_home(queue: Any, name: str) -> tuple[Any, Lease]:
     return shard, job.lease
 
 
-def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as whole:
         queue: Any = whole
         queue.enqueue("send", 1, id="parent", key="acme")
@@ -291,6 +286,8 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str, m
         assert lease.job == "runs"
         moved = reshard(ironclaim_url, 5, wait_ms=0)
         assert (moved.jobs, moved.left, moved.done) == (0, 4, False)
+        gates = {raw.hget(f"ic:{{{name}}}:stats", "moved") for name in Layout(1, 3).names("mails")}
+        assert gates == {b"1 5", b"2 3"}, "children of those that stay are taken"
         refused(Malformed, "5: a resharding to that number has begun", reshard, ironclaim_url, 7)
         # Children of what is there are taken, and everything else goes to the new shards.
         assert queue.enqueue("send", 6, id="latecomer", key="acme", needs=["parent"]).created
@@ -326,9 +323,7 @@ def test_what_stays_is_counted_page_by_page_without_jobs_of_ticks(ironclaim_url:
         assert told == ["prepares 3 shards", moves, *stay, moves], "it names them once"
 
 
-def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(
-    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch, client: Any
-) -> None:
+def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(ironclaim_url: str, monkeypatch: Any, client: Any) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as queue, Queue("mails", url=ironclaim_url) as plain:
         queue.enqueue("send", 1, id="runs", key="acme", attempts=3)
         shard, lease = claimed_at_home(queue, "send")

@@ -14,8 +14,7 @@ from engine.redis import resolver
 from engine.redis.endpoint import Address, ClusterRoute, Node, SentinelRoute
 from engine.redis.resolver import ClusterNodes, Sentinels
 from tests import golden
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import soon
+from tests.engine.using import refused, soon
 
 NOW_S = [100.0]
 GONE = redis.ConnectionError("refused")

@@ -12,8 +12,7 @@ from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
 from tests.engine.desk import LEASE_MS, Desk, run_fields
 from tests.engine.helpers.machine import Machine
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
+from tests.engine.using import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value, refused
 
 pytestmark = pytest.mark.feature("BN14", "BL12")
 
@@ -149,8 +148,7 @@ def test_a_look_that_registers_leaves_only_what_expires(desk: Desk) -> None:
 
 def test_a_look_that_is_cut_off_anywhere_registers_with_the_next_copy(desk: Desk) -> None:
     for writes in desk.each_cut():
-        desk.enqueue("j1").cut_off(Look("j1", TOKEN), writes)
-        look(desk, token=TOKEN)
+        look(desk.enqueue("j1").cut(Look("j1", TOKEN), writes), token=TOKEN)
         kept = {key: value for key, value in desk.dump().items() if ":wait" in key}
         assert set(kept) == {desk.keys.waits("j1"), desk.keys.wait(TOKEN)}
         assert all(expiry > 0 for _, _, expiry in kept.values())
@@ -163,8 +161,7 @@ def test_the_script_that_ends_a_job_tells_those_who_wait_and_nobody_else(desk: D
     look(desk, token="e" * 16)
     if end == "crash":
         (job, other) = desk.held().past(LEASE_MS + 1).claim()
-        desk.mark(job.lease)
-        look(desk, token=TOKEN)
+        look(desk.marked(job.lease), token=TOKEN)
         look(desk, token="e" * 16)
         desk.finished(other.lease).sweep_past(LEASE_MS + 1)
     else:

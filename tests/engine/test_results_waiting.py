@@ -12,14 +12,9 @@ import pytest
 
 from engine import AsyncQueue, Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, Worker
 from engine.errors import ServerUnavailable, TimedOut, UnknownJob, WrongKeyType
-from engine.ops.looks import Seen
 from engine.queue import results
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Relay, Seen, Workers, at_work, refused, wait_until
 
 pytestmark = pytest.mark.feature("BN06", "BN15")
 
@@ -85,23 +80,18 @@ def worker(queue: Queue) -> Any:
         yield made
 
 
-def test_a_job_whose_end_cannot_be_read_stops_no_other_wait(queue: Queue, worker: Worker, client: Any) -> None:
+async def test_a_job_whose_end_cannot_be_read_stops_no_other_wait(queue: Queue, worker: Worker, client: Any) -> None:
     for id in ("bad", "odd", "good"):
         queue.enqueue("add", {"a": 1, "b": 2}, id=id)
         queue.results.wait(id)
     client.set(queue.model.keys.result("bad"), b"[" * 100_000)
     client.delete(queue.model.keys.result("odd"))
     client.lpush(queue.model.keys.result("odd"), "x")
-
-    async def wait_for_all() -> list[Any]:
-        many = AsyncQueue("q", url=queue.url)
+    async with AsyncQueue("q", url=queue.url) as many:
         await many.enqueue("add", {"a": 1, "b": 2}, id="late", delay_ms=50)
         waits = [many.results.wait(id) for id in ("bad", "odd", "good", "none", "late")]
-        found = await asyncio.gather(*waits, return_exceptions=True)
-        await many.close()
-        return found
-
-    bad, odd, good, none, late = asyncio.run(wait_for_all())
+        found: list[Any] = await asyncio.gather(*waits, return_exceptions=True)
+    bad, odd, good, none, late = found
     assert "cannot be read" in bad.unreadable and isinstance(odd, WrongKeyType) and isinstance(none, UnknownJob)
     assert (good.value, late.value) == (3, 3)
 

@@ -13,8 +13,7 @@ from tests.engine.helpers.producing import refused
 
 def test_the_slot_of_a_key_is_that_of_its_hash_tag() -> None:
     assert (slot_of("foo"), slot_of("foo{}{bar}"), slot_of("123456789")) == (12182, 8363, 0x31C3 % 16384)
-    assert slot_of("a}b") != slot_of("a")
-    assert slot_of("ic:{mails}:job:a") == slot_of("mails") == slot_of("{mails}{other}")
+    assert slot_of("a}b") != slot_of("a") and slot_of("ic:{mails}:job:a") == slot_of("mails") == slot_of("{mails}{other}")
 
 
 def test_a_url_names_sentinels_with_a_service_and_credentials_of_two_kinds() -> None:
@@ -42,11 +41,10 @@ def test_a_url_names_nodes_of_a_cluster_and_tls() -> None:
 @pytest.mark.parametrize(("url", "reason"), [
     ("sentinel://one:1", "the name of the service"), ("sentinel://one:1/", "the name of the service"),
     ("sentinel:///mails", "hosts are missing"), ("sentinel://one:70000/mails", "no host:port"),
-    ("sentinel://one:1,/mails", "no host:port"),
-    ("sentinel://one/mails?sentinel_db=2", "sentinel_db is not known"),
-    ("sentinel://one/mails?sentinel_db=", "sentinel_db is not known"),
-    ("redis+cluster://one:1/2", "database 0"), ("redis+cluster://one:1?db=2", "database 0"),
-    ("redis+cluster://", "hosts are missing"), ("sentinel://one/mails?nonsense=2", "nonsense"),
+    ("sentinel://one:1,/mails", "no host:port"), ("sentinel://one/mails?sentinel_db=2", "sentinel_db is not known"),
+    ("sentinel://one/mails?sentinel_db=", "sentinel_db is not known"), ("redis+cluster://one:1/2", "database 0"),
+    ("redis+cluster://one:1?db=2", "database 0"), ("redis+cluster://", "hosts are missing"),
+    ("sentinel://one/mails?nonsense=2", "nonsense"),
 ])  # fmt: skip
 def test_a_url_that_cannot_be_read_is_refused_before_anything_is_sent(url: str, reason: str) -> None:
     refused(Malformed, reason, Queue, "q", url=url)

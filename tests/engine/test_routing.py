@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Malformed, Queue, Worker
-from engine.ops.jobs import Enqueue, Options, class_of, class_target
 from engine.options import checked
 from engine.routing import Attributes, Target, matches, matching, names_among, priority_range, target_text
-from tests.engine.helpers.producing import refused, some_handlers
+from tests.engine.using import Enqueue, Options, class_of, class_target, refused, some_handlers
 
 NODE = Attributes("w1", "node", frozenset({"email", "gpu"}), "us-east")
 BARE = Attributes("w2")
@@ -36,10 +35,8 @@ def target(**fields: Any) -> dict[str, Any]:
     # A worker has one stack, so one of the wanted is enough in both modes.
     ({"stack": ["python", "node"], "mode": "all"}, True, False), ({"stack": ["python"]}, False, False),
     ({"region": ["us-east", "eu"]}, True, False), ({"region": ["eu"]}, False, False),
-    ({"capabilities": ["gpu", "tpu"]}, True, False),
-    ({"capabilities": ["gpu", "tpu"], "mode": "all"}, False, False),
-    ({"capabilities": ["gpu", "email"], "mode": "all"}, True, False),
-    ({"capabilities": ["tpu"]}, False, False),
+    ({"capabilities": ["gpu", "tpu"]}, True, False), ({"capabilities": ["gpu", "tpu"], "mode": "all"}, False, False),
+    ({"capabilities": ["gpu", "email"], "mode": "all"}, True, False), ({"capabilities": ["tpu"]}, False, False),
     # Criteria are met together, in both modes.
     ({"capabilities": ["gpu"], "region": ["eu"]}, False, False),
     ({"capabilities": ["gpu"], "region": ["us-east"], "stack": ["node"]}, True, False),
@@ -117,21 +114,19 @@ def test_the_names_of_classes() -> None:
 
 def test_the_classes_of_a_worker() -> None:
     classes = [
-        ("work@gpu", '{"route":"gpu"}'), ("work@~1", '{"stack":["node"]}'),
-        ("work@~2", '{"stack":["perl"]}'), ("other@~1", '{"stack":["node"]}'), ("work@~3", "no JSON"),
-        ("work@~4", "[]"), ("work@~5", '{"capabilities":7}'), ("work@~6", '{"stack":"node"}'),
-        ("work@~7", '{"capabilities":null,"region":[]}'), ("workers@gpu", '{"stack":["node"]}'),
+        ("work@gpu", '{"route":"gpu"}'), ("work@~1", '{"stack":["node"]}'), ("work@~2", '{"stack":["perl"]}'),
+        ("other@~1", '{"stack":["node"]}'), ("work@~3", "no JSON"), ("work@~4", "[]"), ("work@~5", '{"capabilities":7}'),
+        ("work@~6", '{"stack":"node"}'), ("work@~7", '{"capabilities":null,"region":[]}'), ("workers@gpu", '{"stack":["node"]}'),
     ]  # fmt: skip
     assert matching(classes, ["work"], NODE) == ("work@~1", "work@~7")
     assert matching(classes, ["work", "other"], Attributes("w", routes=frozenset({"gpu"}))) == ("work@gpu",)
 
 
 @pytest.mark.parametrize(("value", "field"), [
-    ({"server": ""}, "target.server"), ({"server": 7}, "target.server"),
-    ({"stack": "node"}, "target.stack"), ({"stack": ["two words"]}, "target.stack"),
-    ({"stack": None}, "target.stack"), ({"region": [f"r{n}" for n in range(33)]}, "target.region"),
-    ({"capabilities": [None]}, "target.capabilities"), ({"mode": "some"}, "target.mode"),
-    ({"colour": "red"}, "target"),
+    ({"server": ""}, "target.server"), ({"server": 7}, "target.server"), ({"stack": "node"}, "target.stack"),
+    ({"stack": ["two words"]}, "target.stack"), ({"stack": None}, "target.stack"),
+    ({"region": [f"r{n}" for n in range(33)]}, "target.region"), ({"capabilities": [None]}, "target.capabilities"),
+    ({"mode": "some"}, "target.mode"), ({"colour": "red"}, "target"),
 ])  # fmt: skip
 def test_bad_targets(value: Any, field: str) -> None:
     assert refused(Malformed, "", target_text, "target", value).field == field and target_text(
@@ -140,19 +135,16 @@ def test_bad_targets(value: Any, field: str) -> None:
 
 
 @pytest.mark.parametrize(("more", "field"), [
-    ({"stack": "two words"}, "stack"), ({"region": ["eu"]}, "region"),
-    ({"capabilities": "gpu"}, "capabilities"),
-    ({"capabilities": [f"c{n}" for n in range(33)]}, "capabilities"), ({"routes": []}, "routes"),
-    ({"routes": "gpu"}, "routes"), ({"routes": ["r" * 65]}, "routes"),
-    ({"routes": [f"r{n}" for n in range(65)]}, "routes"),
+    ({"stack": "two words"}, "stack"), ({"region": ["eu"]}, "region"), ({"capabilities": "gpu"}, "capabilities"),
+    ({"capabilities": [f"c{n}" for n in range(33)]}, "capabilities"), ({"routes": []}, "routes"), ({"routes": "gpu"}, "routes"),
+    ({"routes": ["r" * 65]}, "routes"), ({"routes": [f"r{n}" for n in range(65)]}, "routes"),
 ])  # fmt: skip
 def test_bad_attributes(more: dict[str, Any], field: str) -> None:
     assert refused(Malformed, "", Worker, Queue("q"), some_handlers(), **more).field == field
 
 
 def test_what_a_worker_restricts_itself_to() -> None:
-    assert names_among(["a", "b", "c"], None) == ("a", "b", "c")
-    assert names_among(["a", "b", "c"], ["c", "a"]) == ("a", "c")
+    assert names_among(["a", "b", "c"], None) == ("a", "b", "c") and names_among(["a", "b", "c"], ["c", "a"]) == ("a", "c")
     assert priority_range("priorities", None) is None and priority_range("priorities", (1, 10)) is None
     assert priority_range("priorities", [3, 7]) == (3, 7) and priority_range("priorities", (7, 7)) == (7, 7)
     for bad in ([], "a", ["d"], 7, ["a", 7]):

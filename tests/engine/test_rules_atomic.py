@@ -9,9 +9,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, WrongKeyType
-from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.helpers.by_hand import alter, bury
-from tests.engine.ops import Bury, Failure, Finish, Lease, LeasedJob, Release, Retry
+from tests.engine.using import LEASE_MS, Bury, Desk, Failure, Finish, Lease, LeasedJob, Release, Retry, alter, bury, refused
 from tests.scenes import an_end_of_a_restore
 
 JOBS = ("j1", "j2", "j3")
@@ -38,8 +36,7 @@ def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doub
     jobs = [f"j{number}" for number in range(1000)]
     for writes in desk.each_cut():
         operation = desk.enqueue_many_operation(*jobs, delays_ms=tuple(range(1, 601)))
-        desk.cut_off(operation, writes)
-        there = int(desk.redis.exists(*[desk.keys.job(job) for job in jobs]))
+        there = int(desk.cut(operation, writes).redis.exists(*[desk.keys.job(job) for job in jobs]))
         if resend:
             reply = desk.run(operation)
             results = [item.result for item in reply.items]
@@ -64,8 +61,7 @@ def test_rule_01_a_bulk_of_4_500_is_whole_though_unpack_cannot_take_it(desk: Des
 def test_rule_01_bury_cut_off_keeps_the_job_in_one_place(desk: Desk) -> None:
     for writes in desk.each_cut(1):
         operation = Bury((Failure(leased(desk)[0], "no"),))
-        desk.cut_off(operation, writes)
-        assert desk.run(operation).items[0] in (("ok", "buried"), ("repeated", "buried"))
+        assert desk.cut(operation, writes).run(operation).items[0] in (("ok", "buried"), ("repeated", "buried"))
         assert desk.places("j1") == {"dead"}
 
 
@@ -133,8 +129,7 @@ def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key:
 def test_rule_01_a_requeue_cut_off_before_a_backup_leaves_the_restored_job_in_its_lane(desk: Desk) -> None:
     for writes in desk.each_cut(1):
         bury(desk.enqueue("j"), "j")
-        desk.tick(10).cut_off(alter(desk, "requeue", "dead", "j"), writes)
-        runs = desk.claim() != []
+        runs = desk.tick(10).cut(alter(desk, "requeue", "dead", "j"), writes).claim() != []
         assert desk.did(an_end_of_a_restore(desk, {})).places("j") == {"lane" if runs else "dead"}, writes
 
 
@@ -152,14 +147,11 @@ def test_the_fields_of_a_run_stand_in_one_order(desk: Desk) -> None:
     assert names == sorted(names) and len(names) > 4
 
 
-@pytest.mark.parametrize(
-    ("lane", "commands"),
-    [
-        ("ready", "GET HMGET ZSCORE TIME INCR ZADD SET"),
-        ("empty, its marker taken", "GET HMGET ZSCORE TIME EXISTS HEXISTS INCR ZADD ZADD SET RPUSH"),
-        ("empty, its marker there", "GET HMGET ZSCORE TIME EXISTS LLEN HEXISTS INCR ZADD ZADD SET"),
-    ],
-)
+@pytest.mark.parametrize(("lane", "commands"), [
+    ("ready", "GET HMGET ZSCORE TIME INCR ZADD SET"),
+    ("empty, its marker taken", "GET HMGET ZSCORE TIME EXISTS HEXISTS INCR ZADD ZADD SET RPUSH"),
+    ("empty, its marker there", "GET HMGET ZSCORE TIME EXISTS LLEN HEXISTS INCR ZADD ZADD SET"),
+])  # fmt: skip
 def test_an_enqueue_of_a_plain_job_runs_these_commands(desk: Desk, lane: str, commands: str) -> None:
     desk.enqueue("first")
     if lane != "ready":
@@ -193,8 +185,7 @@ def test_a_claim_of_one_job_takes_few_commands(desk: Desk) -> None:
 def test_rule_02_the_flags_are_what_the_server_checks(desk: Desk) -> None:
     leased(desk)
     with desk.full():
-        with pytest.raises(OutOfMemoryError):
-            desk.redis.eval("#!lua\nreturn redis.call('DEL', KEYS[1])", 1, "any")
+        refused(OutOfMemoryError, None, desk.redis.eval, "#!lua\nreturn redis.call('DEL', KEYS[1])", 1, "any")
         assert desk.redis.eval("#!lua flags=allow-oom\nreturn redis.call('DEL', KEYS[1])", 1, "any") == 0
 
 

@@ -5,12 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
 from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers
 from tests.engine.helpers.scenes import drain
-from tests.engine.helpers.waiting import DEADLINE_S
-from tests.engine.ops import Bury, Count, Failure, Finish, Value
+from tests.engine.using import DEADLINE_S, HOUR_MS, LEASE_MS, Bury, Count, Desk, Failure, Finish, Value
 from tests.scenes import CLASSES, SCENES, Scene, limited
 
 # -- cancel
@@ -66,8 +64,7 @@ def test_rule_26_the_holder_of_a_cancelled_job_is_told_on_its_channel(desk: Desk
 
 @pytest.mark.parametrize("state", ["waiting", "delayed"])
 def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> None:
-    desk.enqueue("j", unique="u", delay_ms=500 if state == "delayed" else 0)
-    (told,) = altered(desk, "cancel", state, "j")
+    (told,) = altered(desk.enqueue("j", unique="u", delay_ms=500 if state == "delayed" else 0), "cancel", state, "j")
     assert told.done and desk.places("j") == {"ended"} and desk.redis.exists(desk.keys.unique("u")) == 0
     assert desk.swept(1000).claim() == []
     desk.enqueue("other", unique="u")
@@ -79,8 +76,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> No
 @pytest.mark.feature("BL25")
 def test_a_job_is_removed_from_wherever_it_stands(desk: Desk) -> None:
     dead, finished = (job.lease for job in desk.leased("dead", "finished"))
-    desk.bury(dead)
-    desk.finished(finished).enqueue("delayed", delay_ms=5000).enqueue("waiting")
+    desk.buried(dead).finished(finished).enqueue("delayed", delay_ms=5000).enqueue("waiting")
     for job in ("dead", "delayed", "waiting", "finished"):
         assert altered(desk, "remove", job, job)[0].done and desk.places(job) == {"ended"}
     assert members(desk, desk.keys.done) == [] and desk.run(Count()).expired == 0
@@ -109,7 +105,7 @@ def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
     take_markers(desk)
     assert altered(desk, "requeue", "dead", "j")[0].done
     assert (desk.places("j"), take_markers(desk)) == ({"lane"}, ["main"])
-    (job,) = desk.claim()
+    job = desk.one()
     assert (job.failures, job.crashes, job.claims) == (0, 0, 3) and job.lease.fence > fence
     assert desk.run_hash("j")["errors"] == "2" and desk.retry(job.lease, delay_ms=0) == ("ok", "retried")
 
@@ -120,8 +116,7 @@ def test_rule_10_a_copy_of_a_requeue_leaves_a_job_dead_that_died_again_after_the
     call = desk.call(alter(desk, "requeue", "dead", "j"))
     assert [told.done for told in desk.send(call).items] == [True]
     bury(desk.tick(-HOUR_MS), "j")
-    desk.send(call)
-    assert desk.places("j") == {"dead"}
+    assert desk.sent(call).places("j") == {"dead"}
     desk.tick(HOUR_MS)
     assert [told.done for told in altered(desk, "requeue", "dead", "j")] == [True] and desk.places("j") == {"lane"}
 
@@ -281,8 +276,7 @@ BY_HAND = ("discard", "requeue", "run_now", "clean", "forget", "set_retention", 
 )
 def test_rule_07_a_copy_that_arrives_when_all_is_over_does_nothing(desk: Desk, scene: Scene) -> None:
     call = desk.call(scene.begin(desk))
-    desk.send(call)
-    drain(desk, call.operation)
+    drain(desk.sent(call), call.operation)
     desk.tick(60_000)
     # The ids are used again, in the state that the call names.
     desk.redis.delete(desk.keys.dead)
@@ -315,7 +309,7 @@ def test_rule_25_what_needs_a_cancelled_job_is_buried_and_a_cancelled_child_is_w
 def test_rule_10_what_a_clock_that_stepped_back_has_left_ahead_of_now_is_obliterated_all_the_same(desk: Desk, state: str) -> None:
     desk.enqueue("j1")
     if state != "waiting":
-        (job,) = desk.claim()
+        job = desk.one()
         desk.run(Finish((job.lease,)) if state == "finished" else Bury((Failure(job.lease, "no use"),)))
     assert desk.tick(-60_000).run(clean(desk, state, 1)).removed == 0, "it has no age yet"
     assert desk.queue.obliterate()

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.helpers.lanes_state import check, members, names_of
 from tests.engine.ops import Alter, Bury, Drop, Enqueue, Failure, Finish, LeasedJob, Options, Parent, Retry, Value
+from tests.engine.using import LEASE_MS, Desk, check, members, names_of
 
 
 def callback(name: str, parent: str, payload: bytes = b"1") -> Enqueue:
@@ -55,8 +54,7 @@ def test_rule_25_a_failure_makes_its_callback_however_the_job_ends(desk: Desk, h
     if how == "expired":
         desk.later(100)
     elif how == "parent":
-        desk.bury(desk.claim()[0].lease)
-        desk.sweep()
+        desk.buried(desk.claim()[0].lease).swept()
         cause = "its parent p is dead"
     elif how == "crashes":
         desk.did(Bury((Failure(desk.claim(limit=2)[1].lease, "no"),))).past(LEASE_MS + 1).crash("j")
@@ -80,8 +78,7 @@ def test_rule_25_a_failure_makes_its_callback_however_the_job_ends(desk: Desk, h
 
 @pytest.mark.parametrize("state", ["waiting", "active", "delayed", "blocked"])
 def test_rule_25_who_ends_a_job_by_hand_calls_nobody(desk: Desk, state: str) -> None:
-    desk.enqueue("p", name="other")
-    add(desk, "j", **{"delayed": {"delay_ms": 9}, "blocked": {"needs": ("p",)}}.get(state, {}))
+    add(desk.enqueue("p", name="other"), "j", **{"delayed": {"delay_ms": 9}, "blocked": {"needs": ("p",)}}.get(state, {}))
     if state == "active":
         desk.claim()
     desk.did(Alter("cancel", ("j",), state, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000)).sweep()
@@ -130,11 +127,9 @@ def test_rule_25_cut_off_after_any_write_a_callback_comes_once(desk: Desk, end: 
                 **{"finish": Finish((lease,), values=(Value(0, b"1", 9_000, 1),)), "drop": Drop((lease,), ("discarded",))},
                 **{"bury": Bury((failure,)), "retry": Retry((failure,))},
             }[end]
-        desk.cut_off(operation, writes)
-        jobs = called(desk.did(operation).swept().swept())
+        jobs = called(desk.cut(operation, writes).did(operation).swept().swept())
         assert [job.name for job in jobs] == ["yes" if end == "finish" else "no"], writes
-        desk.finished(*(job.lease for job in jobs)).later(30_000)
-        assert called(desk) == [] and left(desk) == [], writes
+        assert called(desk.finished(*(job.lease for job in jobs)).swept(30_000)) == [] and left(desk) == [], writes
     assert writes > 5
 
 
@@ -142,8 +137,7 @@ def test_rule_25_an_enqueue_that_is_cut_off_and_sent_again_calls_back_once(desk:
     for writes in desk.each_cut():
         both: dict[str, Any] = {"on_success": callback("yes", "j"), "on_failure": callback("no", "j")}
         operation = desk.enqueue_operation("j", nonce=b"nonce---", unique="u", **both)
-        desk.cut_off(operation, writes)
-        assert called(desk.swept()) == [] and desk.run(operation).result in ("created", "repeated")
+        assert called(desk.cut(operation, writes).swept()) == [] and desk.run(operation).result in ("created", "repeated")
         assert [job.name for job in called(desk.finished(desk.claim()[0].lease).swept())] == ["yes"], writes
     assert writes > 3
 
@@ -159,8 +153,7 @@ def test_rule_25_many_callbacks_of_one_call_come_a_hundred_at_once_and_the_rest_
 def test_rule_25_a_child_reads_what_its_parents_have_left_whenever_they_ended(desk: Desk) -> None:
     early, late, silent, bad = (job.lease for job in desk.leased("early", "late", "silent", "bad"))
     desk.did(Finish((early,), values=(Value(0, b'"e"', 60_000, 1),))).bury(bad)
-    desk.enqueue("child", needs=("late", "early", "silent", "bad"), on_parent_failure="ignore")
-    assert desk.claim() == []
+    assert desk.enqueue("child", needs=("late", "early", "silent", "bad"), on_parent_failure="ignore").claim() == []
     operation = desk.did(Finish((late, silent), values=(Value(0, b"[2]", 60_000, 1),))).claim_operation()
     (job,) = desk.run(operation).jobs
     cause, *records = job.left

@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Claim, LeasedJob
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
-from tests.engine.helpers.lanes_state import hash_of, zsets
+from tests.engine.using import HOUR_MS, LEASE_MS, Claim, Desk, LeasedJob, hash_of, zsets
 
 
 def sweep_state(desk: Desk) -> dict[str, int]:
@@ -76,8 +74,7 @@ def test_rule_10_a_step_back_clamps_the_time_of_the_last_sweep_and_the_time_with
 def test_rule_10_a_longer_lease_is_forgotten_when_its_last_user_is_gone(desk: Desk) -> None:
     (giant,) = claim_for(desk.enqueue("giant", "j1", "j2", "j3"), "g", 86_400_000)
     claim_for(desk, "a", 1500)
-    desk.sweep_past(10_000)
-    assert sweep_state(desk)["max_lease_ms"] == 86_400_000, "it is held: a step back must not cut it short"
+    assert sweep_state(desk.past(10_000))["max_lease_ms"] == 86_400_000, "it is held: a step back must not cut it short"
     assert active_until(desk)["giant"] == 86_400_000 - 10_000
     desk.finish(giant.lease)
     for _ in range(2):

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Release
-from tests.engine.desk import Desk
-from tests.engine.helpers.lanes_state import check, members
+from tests.engine.using import Desk, Release, check, members
 
 pytestmark = pytest.mark.feature("MQ17")
 CLASSES = ("main", "main@gpu", "sms")
@@ -48,8 +46,7 @@ def test_the_end_of_the_wait_is_when_there_is_enough(desk: Desk) -> None:
 
 
 def test_slots_count_jobs_and_not_costs(desk: Desk) -> None:
-    desk.set_limit("n:main", concurrency=3, rate=100, per_ms=1000)
-    desk.enqueue(*(f"j{number}" for number in range(5)), cost=20)
+    desk.set_limit("n:main", concurrency=3, rate=100, per_ms=1000).enqueue(*(f"j{number}" for number in range(5)), cost=20)
     assert claimed(desk) == ["j0", "j1", "j2"] and desk.redis.zcard(desk.keys.held("n:main")) == 3
     assert desk.redis.zcard(desk.keys.rate("n:main")) == 60
 
@@ -58,6 +55,5 @@ def test_a_lease_that_goes_back_unstarted_gives_all_its_places_back(desk: Desk) 
     for writes in desk.each_cut():
         desk.set_limit("n:main", rate=5, per_ms=1000).set_limit("k:k", rate=5, per_ms=1000)
         release = Release((desk.enqueue("a", key="k", cost=5).enqueue("b", key="k").one().lease,))
-        desk.cut_off(release, writes)
-        assert desk.did(release).redis.exists(desk.keys.rate("n:main"), desk.keys.rate("k:k")) == 0
+        assert desk.cut(release, writes).did(release).redis.exists(desk.keys.rate("n:main"), desk.keys.rate("k:k")) == 0
         assert claimed(desk.swept()) == ["a"]

@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine.ops.looks import Count, Counts, Inspect, Inspected, Look, Seen
-from engine.ops.schedules import ListSchedules, PutSchedule, Tick, TickPolicy, Timing
-from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.helpers.lanes_state import check, members
-from tests.engine.ops import Alter, Enqueue, EnqueueMany, Failure, Retry
+from tests.engine.ops import Alter, Enqueue, EnqueueMany, Failure, ListSchedules, PutSchedule, Retry, Tick, TickPolicy, Timing
+from tests.engine.using import LEASE_MS, Count, Counts, Desk, Inspect, Inspected, Look, Seen, check, members
 
 EXPIRES_MS = 1_000
 
@@ -39,7 +36,7 @@ def test_rule_38_a_job_that_nobody_started_in_time_ends_as_expired(desk: Desk, b
     if by == "claim":
         assert claimed(desk) == ["other"]
     else:
-        desk.sweep()
+        desk.swept()
     assert state(desk, "late") == "expired" and counts(desk).expired == 1
     assert not desk.redis.exists(desk.keys.unique("u"), desk.keys.expiring, desk.keys.run("late"))
     assert "late" not in members(desk, desk.keys.lane("main"))
@@ -63,11 +60,17 @@ def test_rule_38_a_job_that_was_started_once_never_expires(desk: Desk, how: str)
     if how == "retry":
         assert desk.retry(lease, delay_ms=500) == ("ok", "retried")
     elif how == "requeue":
-        desk.bury(lease)
-        desk.run(Alter("requeue", ("j",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
+        desk.buried(lease).run(Alter("requeue", ("j",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     else:
         desk.sweep_past(LEASE_MS + 1)
     assert claimed(desk.swept(500)) == ["j"]
+
+
+def test_rule_38_a_job_that_was_given_back_unstarted_still_expires(desk: Desk) -> None:
+    add(desk, "j", expires_ms=EXPIRES_MS)
+    for _ in range(2):
+        desk.release(desk.claim()[0].lease)
+    assert claimed(desk.tick(EXPIRES_MS)) == [] and state(desk, "j") == "expired"
 
 
 def test_rule_38_a_job_that_was_interrupted_and_given_back_does_not_expire(desk: Desk) -> None:
@@ -97,8 +100,7 @@ def test_rule_38_children_of_an_expired_job_are_treated_as_after_a_discard(desk:
 def test_rule_38_a_child_that_was_buried_with_its_parent_does_not_expire_when_it_is_requeued(desk: Desk) -> None:
     add(desk, "p", expires_ms=EXPIRES_MS)
     add(desk, "child", needs=("p",), expires_ms=2 * EXPIRES_MS)
-    desk.later(EXPIRES_MS)
-    desk.run(Alter("requeue", ("child",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
+    desk.swept(EXPIRES_MS).run(Alter("requeue", ("child",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     assert claimed(desk.swept(2 * EXPIRES_MS)) == ["child"]
 
 
@@ -159,8 +161,7 @@ def test_rule_38_cut_off_after_any_write_it_is_ended_all_the_same(desk: Desk, by
         add(desk, "child", needs=("p",))
         desk.tick(EXPIRES_MS)
         operation = desk.claim_operation() if by == "claim" else desk.sweep_operation()
-        desk.cut_off(operation, writes)
-        assert desk.run(operation) is not None and desk.swept().claim() == []
+        assert desk.cut(operation, writes).run(operation) is not None and desk.swept().claim() == []
         assert (state(desk.swept(), "p"), state(desk, "child")) == ("expired", "dead"), writes
         keys = desk.keys.unique("u"), desk.keys.expiring, desk.keys.run("p"), desk.keys.lane("main/k")
         assert not desk.redis.exists(*keys), writes

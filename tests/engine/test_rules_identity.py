@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Bury, Claim, Failure, Finish, Release, Retry
 from engine.queue.producing import NewJob
 from engine.queue.synchronous import Queue
-from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.ops import AcquireLock, Call, Enqueue, EnqueueMany, Lease, Operation, Pause, PutSchedule
+from tests.engine.using import LEASE_MS, START_MS, Bury, Claim, Desk, Failure, Finish, Release, Retry
 from tests.scenes import scene
 
 
@@ -26,8 +25,7 @@ def test_rule_12_a_repeated_sweep_tells_again_which_leases_it_took(desk: Desk) -
 def test_a_sweep_that_is_older_than_the_last_one_of_its_worker_moves_nothing(desk: Desk) -> None:
     """Its rows would be nobody's: the worker has long had its answer."""
     late = desk.enqueue("j1", "j2").held(limit=1).call(desk.sweep_operation("v"))
-    desk.past(5000).claim("b")
-    assert len(desk.past(LEASE_MS - 5000).tick(1).run(desk.sweep_operation("v")).leases) == 1
+    assert len(desk.past(5000).held("b").past(LEASE_MS - 5000).tick(1).run(desk.sweep_operation("v")).leases) == 1
     with desk.past(4999).tick(1).unchanged():
         assert desk.send(late).leases == ()
     assert desk.places("j2") == {"active"}
@@ -50,12 +48,11 @@ def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(
     assert again() == ("duplicate", "delayed", 0)
     desk.later(101)
     assert again() == ("duplicate", "waiting", 0)
-    (job,) = desk.claim()
+    job = desk.one()
     assert again() == ("duplicate", "active", job.lease.fence)
     desk.finish(job.lease)
     assert again() == ("duplicate", "finished", job.lease.fence)
-    desk.bury(desk.enqueue("j2").one().lease)
-    reply = desk.run(desk.enqueue_operation("j2", nonce=b"another-"))
+    reply = desk.buried(desk.enqueue("j2").one().lease).run(desk.enqueue_operation("j2", nonce=b"another-"))
     assert (reply.result, reply.state) == ("duplicate", "dead")
 
 
@@ -94,11 +91,10 @@ def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:
     operation = desk.enqueue_many_operation("new", "waits", "ended", "dies", "runs", "late", "same", "newer", nonce=b"another-")
     found = {item.job: (item.result, item.state, item.fence) for item in desk.run(operation).items}
     assert found == {
-        **{"new": ("created", "", 0), "waits": ("duplicate", "waiting", 0)},
-        **{"ended": ("duplicate", "finished", fence), "dies": ("duplicate", "dead", fence)},
-        **{"runs": ("duplicate", "active", fence), "late": ("duplicate", "delayed", 0)},
-        **{"same": ("repeated", "", 0), "newer": ("created", "", 0)},
-    }
+        "new": ("created", "", 0), "waits": ("duplicate", "waiting", 0), "ended": ("duplicate", "finished", fence),
+        "dies": ("duplicate", "dead", fence), "runs": ("duplicate", "active", fence), "late": ("duplicate", "delayed", 0),
+        "same": ("repeated", "", 0), "newer": ("created", "", 0),
+    }  # fmt: skip
     assert [job.lease.job for job in desk.claim("b")] == ["waits", "same", "new", "newer"]
 
 
@@ -172,7 +168,7 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
     zombie = job.lease
     with desk.unchanged():
         assert desk.finish(zombie) == [("stale", "")], "also while nobody else holds the job"
-    (again,) = desk.claim("b")
+    again = desk.one("b")
     with desk.unchanged():
         ends = Finish((zombie,)), Retry((Failure(zombie, "boom", 0),)), Bury((Failure(zombie, "no"),)), Release((zombie,))
         assert {desk.run(each).items[0][0] for each in (*ends, desk.extend_operation(zombie))} == {"stale"}
@@ -181,14 +177,12 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
 
 def test_rule_05_an_older_token_keeps_its_own_outcome_when_a_newer_one_is_reaped(desk: Desk) -> None:
     (job,) = desk.leased("j1")
-    desk.released(job.lease).claim("b")
-    assert desk.swept(LEASE_MS + 1).run(Release((job.lease,))).items == (("repeated", "released"),)
+    assert desk.released(job.lease).held("b").swept(LEASE_MS + 1).run(Release((job.lease,))).items == (("repeated", "released"),)
 
 
 def test_rule_05_rows_of_a_batch_are_judged_one_by_one(desk: Desk) -> None:
     first, second, third = (job.lease for job in desk.leased("j1", "j2", "j3"))
-    desk.finish(second)
-    items = desk.finish(first, second, Lease(third.job, third.fence + 1, third.nonce), third, third)
+    items = desk.finished(second).finish(first, second, Lease(third.job, third.fence + 1, third.nonce), third, third)
     assert items == [("ok", "finished"), ("repeated", "finished"), ("stale", ""), ("ok", "finished"), ("repeated", "finished")]
 
 
@@ -196,7 +190,7 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
     desk.enqueue("j1")
     fences: list[int] = []
     for _ in range(3):
-        (job,) = desk.claim()
+        job = desk.one()
         fences.append(job.lease.fence)
         desk.release(job.lease)
     # Three claims in one millisecond.
@@ -213,7 +207,7 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     desk.redis.set(desk.keys.run("j1"), run.replace(b"%d" % job.lease.fence, b"%d" % (last - 2), 1))
     fences: list[int] = []
     for _ in range(2):
-        (job,) = desk.claim()
+        job = desk.one()
         fences.append(job.lease.fence)
         desk.release(job.lease)
     assert fences == [last - 1, last]
@@ -227,11 +221,11 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
 
 
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:
-    (job,) = desk.released(desk.enqueue("j1", attempts=5).one().lease).claim()
+    job = desk.released(desk.enqueue("j1", attempts=5).one().lease).one()
     assert (job.claims, job.failures, job.crashes) == (2, 0, 0)
-    (job,) = desk.retried(job.lease, delay_ms=0).swept().claim()
+    job = desk.retried(job.lease, delay_ms=0).swept().one()
     assert (job.claims, job.failures, job.crashes) == (3, 1, 0)
-    (job,) = desk.past(LEASE_MS + 1).claim()
+    job = desk.past(LEASE_MS + 1).one()
     assert (job.claims, job.failures, job.crashes) == (4, 1, 1)
 
 
@@ -248,7 +242,7 @@ def test_rule_09_a_renewal_in_time_arms_a_whole_lease_and_only_once(desk: Desk) 
     assert desk.run(extend).items == (("ok", START_MS + 3_000 + LEASE_MS),)
     assert desk.tick(1_000).run(extend).items == (("repeated", START_MS + 3_000 + LEASE_MS),)
     # The counter belongs to the lease: another worker's first renewal counts, however low its number.
-    (again,) = desk.swept(LEASE_MS + 1).claim("b")
+    again = desk.swept(LEASE_MS + 1).one("b")
     assert desk.run(desk.extend_operation(again.lease, renewal=1)).items[0][0] == "ok"
 
 
@@ -267,8 +261,7 @@ def test_a_claim_repeats_after_an_answer_that_leased_nothing(desk: Desk) -> None
 @pytest.mark.parametrize("bulk", [False, True])
 def test_rule_03_who_was_told_of_an_ended_job_is_told_so_by_a_late_copy_as_well(desk: Desk, bulk: bool) -> None:
     """The tombstone outlives the copies of every call that it has answered, not only those of the call that made the job."""
-    desk.enqueue("j1").finish(*(job.lease for job in desk.claim()))
-    ends_ms: Any = desk.redis.pexpiretime(desk.keys.job("j1"))
+    ends_ms: Any = desk.enqueue("j1").finished(*(job.lease for job in desk.claim())).redis.pexpiretime(desk.keys.job("j1"))
     desk.tick(ends_ms - desk.now_ms - 1)
     other = desk.enqueue_many_operation("j1", nonce=b"another-") if bulk else desk.enqueue_operation("j1", nonce=b"another-")
     call = desk.call(other)
@@ -282,15 +275,10 @@ def results_of(reply: Any) -> list[str]:
     return [item.result for item in getattr(reply, "items", None) or [reply]]
 
 
-@pytest.mark.parametrize(
-    ("kind", "does"),
-    [
-        (Pause, lambda queue: queue.pause("work")),
-        (PutSchedule, lambda queue: queue.schedules.put("s", "work", every_ms=3_600_000)),
-        (AcquireLock, lambda queue: queue.locks.acquire("nightly")),
-        (Enqueue, lambda queue: queue.enqueue("work", None, id="a")),
-    ],
-)
+@pytest.mark.parametrize(("kind", "does"), [
+    (Pause, lambda queue: queue.pause("work")), (PutSchedule, lambda queue: queue.schedules.put("s", "work", every_ms=3_600_000)),
+    (AcquireLock, lambda queue: queue.locks.acquire("nightly")), (Enqueue, lambda queue: queue.enqueue("work", None, id="a")),
+])  # fmt: skip
 def test_rules_03_and_07_what_came_late_leaves_again_with_its_identity_and_a_new_deadline(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: type[Any], does: Any
 ) -> None:

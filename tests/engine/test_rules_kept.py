@@ -2,10 +2,8 @@
 
 import pytest
 
-from tests.engine.desk import START_MS, Desk
-from tests.engine.helpers.by_hand import alter
 from tests.engine.helpers.scenes import saved
-from tests.engine.ops import Alter, Enqueue, Explain
+from tests.engine.using import START_MS, Alter, Desk, Enqueue, Explain, alter
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
 
 pytestmark = pytest.mark.feature("BQ35")
@@ -39,11 +37,9 @@ def test_a_result_outlives_its_time_while_a_child_waits_for_another_parent_and_t
     told = desk.run(Explain("p1"))
     assert (told.feeds, told.children) == (1, (("child", "blocked"),)), "it may still read it"
     finish_all(desk, "p2")
-    desk.tick(60_000).sweeps(2)
-    assert result_until(desk, "p1") and result_until(desk, "p2"), "it is in its lane"
-    (child,) = desk.claim()
-    desk.tick(1_000).sweeps(2)
-    assert result_until(desk, "p1") and result_until(desk, "p2"), "it runs"
+    assert result_until(desk.tick(60_000).sweeps(2), "p1") and result_until(desk, "p2"), "it is in its lane"
+    child = desk.one()
+    assert result_until(desk.tick(1_000).sweeps(2), "p1") and result_until(desk, "p2"), "it runs"
     desk.finished(child.lease).sweeps(2).tick(0)
     assert not result_until(desk, "p1") and not result_until(desk, "p2"), "their own time was over long ago"
     assert nothing_is_kept(desk)
@@ -53,8 +49,7 @@ def test_a_result_that_is_let_go_gets_the_rest_of_its_own_time(desk: Desk) -> No
     finish_all(desk.family(), "p")
     own_ms = desk.now_ms + RESULT_MS
     assert result_until(desk, "p") == own_ms + KEPT_MS
-    desk.finished(desk.claim()[0].lease).sweeps(2)
-    assert result_until(desk, "p") == own_ms and nothing_is_kept(desk)
+    assert result_until(desk.finished(desk.claim()[0].lease).sweeps(2), "p") == own_ms and nothing_is_kept(desk)
 
 
 @pytest.mark.parametrize("known_by", ["tombstone", "result"])
@@ -64,17 +59,14 @@ def test_a_result_that_was_there_before_its_child_is_kept_from_its_enqueue_on(de
         desk.redis.delete(desk.keys.job("p"), desk.keys.done)
     desk.tick(RESULT_MS - 1).enqueue("child", needs=("p",), delay_ms=60_000).tick(60_000).sweeps(2)
     assert result_until(desk, "p")
-    desk.finished(desk.claim()[0].lease).sweeps(2)
-    assert not result_until(desk.tick(0), "p") and nothing_is_kept(desk)
+    assert not result_until(desk.finished(desk.claim()[0].lease).sweeps(2).tick(0), "p") and nothing_is_kept(desk)
 
 
 def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk: Desk) -> None:
     desk.enqueue("p", error_ttl_ms=RESULT_MS, attempts=1)
     desk.enqueue("child", needs=("p",), on_parent_failure="ignore").bury(desk.claim()[0].lease)
-    desk.sweeps(2).tick(10 * RESULT_MS).sweeps(2)
-    assert result_until(desk, "p")
-    desk.finished(desk.claim()[0].lease).sweeps(2)
-    assert not result_until(desk.tick(0), "p") and nothing_is_kept(desk)
+    assert result_until(desk.sweeps(2).tick(10 * RESULT_MS).sweeps(2), "p")
+    assert not result_until(desk.finished(desk.claim()[0].lease).sweeps(2).tick(0), "p") and nothing_is_kept(desk)
 
 
 @pytest.mark.parametrize("end", ["dies again", "finishes", "gets another child"])
@@ -103,8 +95,7 @@ def test_many_children_hold_a_result_until_the_last_of_them_has_ended(desk: Desk
     finish_all(desk.enqueue("p").enqueue(*(f"c{number}" for number in range(150)), needs=("p",)), "p")
     left = 150
     while left:
-        desk.tick(RESULT_MS).sweeps(3)
-        assert result_until(desk, "p") > KEPT_MS, left
+        assert result_until(desk.tick(RESULT_MS).sweeps(3), "p") > KEPT_MS, left
         jobs = desk.claim(limit=50)
         desk.finish(*(job.lease for job in jobs))
         left -= len(jobs)
@@ -114,8 +105,7 @@ def test_many_children_hold_a_result_until_the_last_of_them_has_ended(desk: Desk
 def test_a_result_that_nobody_waits_for_lives_as_long_as_it_says(desk: Desk) -> None:
     desk.enqueue("p", "other")
     lease = next(job.lease for job in desk.leased("child", needs=("other",)) if job.lease.job == "p")
-    desk.run(ending(lease))
-    assert result_until(desk, "p") == desk.now_ms + RESULT_MS and not desk.redis.exists(desk.keys.keeping)
+    assert result_until(desk.did(ending(lease)), "p") == desk.now_ms + RESULT_MS and not desk.redis.exists(desk.keys.keeping)
 
 
 # -- cut off
@@ -135,17 +125,14 @@ def test_rule_01_a_script_cut_off_anywhere_neither_loses_a_result_nor_keeps_it(d
             # Whoever may run may read it, whatever the time is.
             assert result_until(desk, "p") > KEPT_MS or (scene.script == "bury" and not resend and writes < 4), writes
         for _ in range(4):
-            desk.finish(*(job.lease for job in desk.past(10_000).claim("z")))
-            desk.sweeps(2)
-        desk.tick(86_400_001).sweeps(2)
-        assert nothing_is_kept(desk.tick(0)) and not result_until(desk, "p"), (writes, desk.dump())
+            desk.finished(*(job.lease for job in desk.past(10_000).claim("z"))).sweeps(2)
+        assert nothing_is_kept(desk.tick(86_400_001).sweeps(2).tick(0)) and not result_until(desk, "p"), (writes, desk.dump())
         writes += 1
     assert writes > 3
 
 
 def test_rule_03_an_enqueue_sent_twice_keeps_a_result_once(desk: Desk) -> None:
     call = desk.call(AFTER_A_PARENT.begin(desk))
-    desk.send(call)
-    with desk.unchanged():
+    with desk.sent(call).unchanged():
         desk.send(call)
     assert result_until(desk, "p") < 2 * KEPT_MS

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Finish
-from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import BAND, check, hash_of, markers, members, parked, take_markers
+from tests.engine.using import ENDS, LEASE_MS, START_MS, Desk, Finish
 
 
 def fill(desk: Desk, lanes: dict[str, int], **options: Any) -> Desk:
@@ -99,16 +98,14 @@ def test_rule_18_more_jobs_asked_than_there_are_in_many_lanes(desk: Desk) -> Non
 
 def test_rule_19_bands_are_strict_across_the_lanes_of_a_class(desk: Desk) -> None:
     desk.enqueue("a-low", "a-low2", key="a", priority=3).enqueue("b-mid", key="b", priority=5)
-    desk.enqueue("a-high", key="a", priority=9).enqueue("c-low", key="c", priority=3)
-    desk.enqueue("b-top", key="b", priority=10)
+    desk.enqueue("a-high", key="a", priority=9).enqueue("c-low", key="c", priority=3).enqueue("b-top", key="b", priority=10)
     assert claimed(desk) == ["b-top", "a-high", "b-mid", "c-low", "a-low", "a-low2"]
     assert desk.redis.exists(desk.keys.ready("main")) == 0
 
 
 def test_rule_19_a_visit_ends_where_the_next_job_has_a_lower_band_than_the_next_lane(desk: Desk) -> None:
     desk.enqueue("a1", "a2", key="a", priority=8).enqueue("a3", "a4", key="a", priority=4)
-    desk.enqueue("b1", key="b", priority=8).enqueue("b2", key="b", priority=6)
-    desk.enqueue("b3", key="b", priority=4)
+    desk.enqueue("b1", key="b", priority=8).enqueue("b2", key="b", priority=6).enqueue("b3", key="b", priority=4)
     # b goes on with b3, of the same band as what a has left: its visit has not ended by then.
     assert claimed(desk) == ["a1", "a2", "b1", "b2", "b3", "a3", "a4"]
 
@@ -150,9 +147,8 @@ def test_rule_18_a_turn_near_its_end_keeps_the_order_of_lanes(desk: Desk) -> Non
 def test_rule_18_classes_of_one_claim_are_served_by_band_and_then_by_turn(desk: Desk) -> None:
     fill(desk, {"mail": 12, "sms": 12})
     assert claimed(desk.enqueue("urgent", name="sms", priority=9), 40, classes=("mail", "sms")) == [
-        *("urgent", *numbered("sms", 0, 8), *numbered("mail", 0, 9), *numbered("sms", 9, 11)),
-        *numbered("mail", 10, 11),
-    ]
+        "urgent", *numbered("sms", 0, 8), *numbered("mail", 0, 9), *numbered("sms", 9, 11), *numbered("mail", 10, 11),
+    ]  # fmt: skip
 
 
 def test_rule_18_sixteen_classes_in_one_claim_all_get_their_turn(desk: Desk) -> None:
@@ -177,8 +173,7 @@ def test_rule_18_exhausted_classes_do_not_use_up_a_claim(desk: Desk) -> None:
         desk.set_limit(f"n:{name}", concurrency=1)
         for number in range(16):
             desk.enqueue(f"{name}-{number}", name=name, key=f"k{number:02d}", priority=9)
-    desk.enqueue(*(f"last-{number}" for number in range(60)), name=names[15])
-    found = claimed(desk, 50, classes=names)
+    found = claimed(desk.enqueue(*(f"last-{number}" for number in range(60)), name=names[15]), 50, classes=names)
     assert len(found) == 50 and [job for job in found if job.startswith("last")] == numbered("last-", 0, 34)
 
 
@@ -206,8 +201,7 @@ def test_rule_12_lanes_of_crashed_jobs_do_not_hide_the_lanes_behind_them(desk: D
 def test_rule_12_a_lane_of_crashed_jobs_is_looked_through_once_a_claim(desk: Desk) -> None:
     """2,000 entries bound what one claim passes by (some 3 ms), however many visits it may make."""
     jobs = [f"j{number}" for number in range(3000)]
-    desk.run(desk.enqueue_many_operation(*jobs))
-    desk.redis.mset({desk.keys.run(job): b"1  \0\0crashes 1:1" for job in jobs})
+    desk.did(desk.enqueue_many_operation(*jobs)).redis.mset({desk.keys.run(job): b"1  \0\0crashes 1:1" for job in jobs})
     desk.redis.config_resetstat()
     assert claimed(desk, 50, crashed_max=0) == []
     assert desk.redis.info("commandstats")["cmdstat_hmget"]["calls"] < 2500
@@ -246,8 +240,7 @@ def test_rule_18_a_lane_with_jobs_is_found_after_every_kind_of_call(desk: Desk) 
     check(desk, room=True)
     check(desk.retried(first.lease, delay_ms=100), room=True)
     check(desk.released(second.lease), room=True)
-    desk.bury(desk.claim(limit=1)[0].lease)
-    check(desk, room=True)
+    check(desk.buried(desk.claim(limit=1)[0].lease), room=True)
     check(desk.swept(200), room=True)
     check(desk.past(LEASE_MS + 1), room=True)
     assert len(claimed(desk, 20)) == 4 and parked(desk) == {"main/b": "k:b"}
@@ -264,8 +257,7 @@ def test_rule_18_a_claim_costs_the_same_with_ten_thousand_blocked_lanes(desk: De
                 pipe.zadd(desk.keys.lane(lane), {f"j{number}": 5 * BAND + 2**48})
                 pipe.hset(desk.keys.parked, lane, limit if number % 2 else "rest")
                 if number % 2:
-                    pipe.zadd(desk.keys.parked_by(limit), {lane: START_MS})
-                    pipe.zadd(desk.keys.blocking, {limit: START_MS})
+                    pipe.zadd(desk.keys.parked_by(limit), {lane: START_MS}).zadd(desk.keys.blocking, {limit: START_MS})
                 else:
                     pipe.zadd(desk.keys.rest, {f"l:{lane}": START_MS + 60_000})
             pipe.execute()
@@ -318,7 +310,7 @@ def test_rule_22_a_freed_slot_marks_each_class_that_gains(desk: Desk, end: str) 
     desk.set_limit("k:k", concurrency=1).set_limit("n:mail", concurrency=1)
     for name in ("mail", "sms", "push", "other"):
         desk.enqueue(f"{name}0", f"{name}1", name=name, key="" if name == "other" else "k")
-    (job,) = desk.claim(limit=1, classes=("mail",))
+    job = desk.one(limit=1, classes=("mail",))
     assert [claimed(desk, classes=(name,)) for name in ("sms", "push")] == [[], []]
     assert parked(desk) == {"mail/k": "k:k", "sms/k": "k:k", "push/k": "k:k"}
     take_markers(desk)

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_oracle import Oracle
 from tests.engine.helpers.lanes_state import check, markers, members, names_of, parked
-from tests.engine.ops import Bury, Failure, Finish, LeasedJob, Limit, Release
+from tests.engine.using import LEASE_MS, Bury, Desk, Failure, Finish, LeasedJob, Limit, Release
 from tests.walks import examples
 
 #: Each example starts from an empty server, and does real I/O.

@@ -7,8 +7,8 @@ import pytest
 
 from engine.validate import RATE_MAX
 from tests.engine.desk import ENDS, HOUR_MS, LEASE_MS, START_MS, Desk
-from tests.engine.helpers.lanes_state import check, markers, members, parked, ready, take_markers
-from tests.engine.ops import Bury, Drop, Failure, Finish, LeasedJob, Release, Retry
+from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
+from tests.engine.ops import Bury, Drop, Failure, Finish, Lease, LeasedJob, Release, Retry
 
 
 def jobs(desk: Desk, limit: int = 10, *, worker: str = "a", **options: Any) -> list[LeasedJob]:
@@ -99,11 +99,30 @@ def test_rule_20_a_lease_counts_against_its_name_and_its_key(desk: Desk) -> None
     assert members(desk.finished(found[0].lease), desk.keys.held("k:k")) == [] and names(jobs(desk)) == ["k1"]
 
 
+def test_rule_20_an_extension_moves_what_is_held_with_the_lease(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=2).set_limit("k:k", concurrency=1).enqueue("j", key="k")
+    (job,) = jobs(desk)
+    desk.tick(3_000).run(desk.extend_operation(job.lease))
+    for limit in ("n:main", "k:k"):
+        assert desk.redis.zscore(desk.keys.held(limit), "j") == START_MS + 3_000 + LEASE_MS
+    check(desk)
+    check(desk.did(desk.extend_operation(Lease("j", job.lease.fence + 1, job.lease.nonce), renewal=2)))
+
+
+def test_rule_20_a_repeated_claim_takes_no_second_slot(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=2, rate=2, per_ms=1000).enqueue("j0", "j1")
+    call = desk.call(desk.claim_operation(limit=1))
+    desk.send(call)
+    with desk.unchanged():
+        assert names(list(desk.tick(10).send(call).jobs)) == ["j0"]
+    assert names(jobs(desk, worker="b")) == ["j1"]
+
+
 # -- changes of limits
 
 
-def two_jobs_of_each(desk: Desk, keys: int) -> None:
-    desk.run(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(keys) for at in (0, 1))))
+def two_jobs_of_each(desk: Desk, keys: int) -> Desk:
+    return desk.did(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(keys) for at in (0, 1))))
 
 
 def all_claimed(desk: Desk) -> int:
@@ -113,8 +132,7 @@ def all_claimed(desk: Desk) -> int:
 
 @pytest.mark.parametrize(("change", "many"), [("raised", 1050), ("removed", 250), ("rate instead", 250)])
 def test_rule_20_a_thousand_parked_keys_come_back_when_the_limit_for_all_changes(desk: Desk, change: str, many: int) -> None:
-    two_jobs_of_each(desk.set_limit("k:*", concurrency=1), many)
-    assert all_claimed(desk) == len(parked(desk)) == many
+    assert all_claimed(two_jobs_of_each(desk.set_limit("k:*", concurrency=1), many)) == len(parked(desk)) == many
     check(desk, room=True)
     assert desk.claim() == []
     bounds: dict[str, Any] = {"raised": {"concurrency": 2}, "removed": {}, "rate instead": {"rate": 1, "per_ms": 1000}}[change]
@@ -151,8 +169,7 @@ def test_rule_20_a_keys_own_limit_brings_its_lanes_back_at_once_among_many_other
 
 
 def test_rule_20_a_lowered_limit_waits_until_enough_have_ended(desk: Desk) -> None:
-    desk.set_limit("k:k", concurrency=3).enqueue(*(f"j{number}" for number in range(6)), key="k")
-    found = jobs(desk)
+    found = jobs(desk.set_limit("k:k", concurrency=3).enqueue(*(f"j{number}" for number in range(6)), key="k"))
     desk.set_limit("k:k", concurrency=1)
     for job in found[:2]:
         assert jobs(desk.finished(job.lease)) == []
@@ -164,8 +181,17 @@ def test_rule_20_a_limit_that_is_defined_while_jobs_are_in_hand_counts_the_claim
     before = jobs(desk.enqueue(*(f"j{number}" for number in range(5)), key="k"), 2)
     (after,) = jobs(desk.set_limit("k:k", concurrency=1).set_limit("n:main", concurrency=5))
     assert members(desk, desk.keys.held("k:k")) == ["j2"]
-    desk.finish(*(job.lease for job in before))
-    assert jobs(desk) == [] and names(jobs(desk.finished(after.lease))) == ["j3"]
+    assert jobs(desk.finished(*(job.lease for job in before))) == [] and names(jobs(desk.finished(after.lease))) == ["j3"]
+
+
+def test_rule_20_a_limit_that_is_removed_while_jobs_are_in_hand_leaves_nothing_behind(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=1).set_limit("n:main", concurrency=1).enqueue("j0", "j1", key="k")
+    (first,) = jobs(desk)
+    (second,) = jobs(desk.set_limit("k:k").set_limit("n:main"))
+    assert desk.run_hash("j1").get("limits", "") == ""
+    check(desk.finished(first.lease, second.lease))
+    patterns = desk.keys.held("*"), desk.keys.parked_by("*"), desk.keys.rate("*")
+    assert [desk.redis.keys(pattern) for pattern in patterns] == [[], [], []]
 
 
 def test_rule_20_a_job_that_was_limited_before_counts_against_nothing_when_the_limit_is_gone(desk: Desk) -> None:
@@ -207,8 +233,7 @@ def test_rule_20_a_fixed_window_begins_anew_at_multiples_of_its_length(desk: Des
     assert len(jobs(desk.enqueue(*(f"j{number}" for number in range(9)), key="k").tick(90))) == 2
     take_markers(desk)
     assert jobs(desk.tick(9)) == [] and desk.later(1).sleep_ms >= 0 and markers(desk) == ["main"]
-    assert len(jobs(desk)) == 2 and jobs(desk) == [] and jobs(desk.tick(99)) == []
-    assert len(jobs(desk.tick(1))) == 2
+    assert len(jobs(desk)) == 2 and jobs(desk) == [] and jobs(desk.tick(99)) == [] and len(jobs(desk.tick(1))) == 2
 
 
 EACH_WINDOW = pytest.mark.parametrize(
@@ -218,8 +243,7 @@ EACH_WINDOW = pytest.mark.parametrize(
 
 @EACH_WINDOW
 def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_window(desk: Desk, target: str, window: str) -> None:
-    desk.set_limit(target, rate=2, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", "j2", key="k")
-    first, second = jobs(desk)
+    first, second = jobs(desk.set_limit(target, rate=2, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", "j2", key="k"))
     assert jobs(desk, worker="b") == []
     take_markers(desk)
     assert markers(desk.released(first.lease)) == ["main"] and names(jobs(desk, worker="b")) == ["j0"]
@@ -229,8 +253,7 @@ def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_wind
 
 @EACH_WINDOW
 def test_rule_20_what_is_given_back_after_it_was_started_has_used_its_place(desk: Desk, target: str, window: str) -> None:
-    desk.set_limit(target, rate=1, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", key="k")
-    (first,) = jobs(desk)
+    (first,) = jobs(desk.set_limit(target, rate=1, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", key="k"))
     assert desk.release(first.lease, started=True) == [("ok", "released")] and jobs(desk, worker="b") == []
     (again,) = jobs(desk.tick(HOUR_MS), worker="b")
     assert (again.lease.job, again.failures, again.crashes) == ("j0", 0, 0), "uncharged, and before the others"
@@ -239,14 +262,22 @@ def test_rule_20_what_is_given_back_after_it_was_started_has_used_its_place(desk
 @EACH_WINDOW
 def test_rule_20_each_run_of_a_job_uses_a_place_of_the_window(desk: Desk, target: str, window: str) -> None:
     """A run that fails, and one whose worker is gone, has happened: its place does not come back with the job."""
-    desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window).enqueue("j0", key="k", attempts=9)
-    (first,) = jobs(desk)
+    (first,) = jobs(desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window).enqueue("j0", key="k", attempts=9))
     (second,) = jobs(desk.retried(first.lease, delay_ms=0), worker="b")
     assert second.failures == 1
     (third,) = jobs(desk.past(LEASE_MS + 1), worker="c")
     assert third.crashes == 1
     assert jobs(desk.retried(third.lease, delay_ms=0), worker="d") == [] and desk.places("j0") == {"lane"}
     assert names(jobs(desk.tick(HOUR_MS), worker="d")) == ["j0"]
+
+
+def test_rule_20_a_released_place_of_a_key_lets_the_lanes_of_every_name_come_back(desk: Desk) -> None:
+    desk.set_limit("k:acme", rate=1, per_ms=HOUR_MS).enqueue("mail0", name="mail", key="acme")
+    (job,) = jobs(desk.enqueue("sms0", name="sms", key="acme"), classes=("mail",))
+    assert jobs(desk, classes=("sms",)) == [] and parked(desk) == {"sms/acme": "rest"}
+    take_markers(desk)
+    desk.release(job.lease)
+    assert take_markers(desk) == ["mail", "sms"] and names(jobs(desk, classes=("sms",))) == ["sms0"]
 
 
 def test_rule_20_rate_and_slots_of_one_limit_both_hold(desk: Desk) -> None:
@@ -265,8 +296,7 @@ def resting_lanes(desk: Desk, many: int) -> None:
     with desk.redis.pipeline(transaction=False) as pipe:
         pipe.hset(desk.keys.classes, "main", "")
         for number in range(many):
-            pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15})
-            pipe.hset(desk.keys.parked, f"main/k{number}", "rest")
+            pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15}).hset(desk.keys.parked, f"main/k{number}", "rest")
             pipe.zadd(desk.keys.rest, {f"l:main/k{number}": START_MS + 100})
         pipe.execute()
 
@@ -291,14 +321,10 @@ def test_rule_20_a_window_keeps_no_more_entries_than_it_counts(desk: Desk) -> No
 # -- rule 10
 
 
-@pytest.mark.parametrize(
-    ("target", "window", "ahead"),
-    [
-        *((target, window, 2) for target in ("n:main", "k:k") for window in ("sliding", "fixed")),
-        ("n:main", "fixed", 1100),
-        ("k:k", "sliding", 1100),
-    ],
-)
+@pytest.mark.parametrize(("target", "window", "ahead"), [
+    *((target, window, 2) for target in ("n:main", "k:k") for window in ("sliding", "fixed")), ("n:main", "fixed", 1100),
+    ("k:k", "sliding", 1100),
+])  # fmt: skip
 def test_rule_10_a_clock_that_steps_back_an_hour_blocks_a_rate_once(desk: Desk, target: str, window: str, ahead: int) -> None:
     desk.set_limit(target, rate=ahead, per_ms=1000, window=window)
     desk.run(desk.enqueue_many_of(*((f"j{number}", "k") for number in range(2 * ahead + 2))))
@@ -319,6 +345,18 @@ def test_rule_10_the_highest_rate_comes_back_whole(desk: Desk) -> None:
     desk.set_limit("n:main", rate=RATE_MAX, per_ms=1000).enqueue("j")
     desk.redis.zadd(desk.keys.rate("n:main"), {str(number): desk.now_ms + HOUR_MS for number in range(RATE_MAX)})
     assert desk.claim() == [] and desk.redis.zcount(desk.keys.rate("n:main"), f"({desk.now_ms}", "+inf") == 0
+
+
+def test_rule_10_a_rest_an_hour_ahead_ends_though_a_long_pause_was_once_made(desk: Desk) -> None:
+    """What bounds a rest is its own window, not the longest one there ever was."""
+    desk.pause("other", 24 * HOUR_MS).resume("other").set_limit("k:k", rate=1, per_ms=1000)
+    desk.set_limit("n:sms", rate=1, per_ms=1000).enqueue("j0", "j1", key="k").enqueue("s0", "s1", name="sms")
+    assert len(jobs(desk, classes=("main", "sms"))) == 2
+    desk.swept().later(-HOUR_MS)
+    # Told at once; the claims find that the windows are not over, and are told again when they are.
+    assert take_markers(desk.swept()) == ["main", "sms"] and jobs(desk, classes=("main", "sms")) == []
+    assert take_markers(desk.swept(1000)) == ["main", "sms"]
+    assert sorted(names(jobs(desk, classes=("main", "sms")))) == ["j1", "s1"]
 
 
 def test_rule_10_thousands_of_rests_an_hour_ahead_end(desk: Desk) -> None:
@@ -374,8 +412,7 @@ def test_rule_20_the_copy_of_an_end_that_was_cut_off_anywhere_frees_its_slot(des
         lease = desk.set_limit("k:k", concurrency=1).enqueue("j0", "j1", key="k").one().lease
         failures, ends = (Failure(lease, "no", 60_000),), {"finish": Finish((lease,)), "release": Release((lease,))}
         ends |= {"retry": Retry(failures), "bury": Bury(failures), "drop": Drop((lease,), ("skipped",))}
-        desk.cut_off(ends[how], writes)
-        assert desk.did(ends[how]).redis.exists(desk.keys.held("k:k")) == 0 and parked(desk) == {}, writes
+        assert desk.cut(ends[how], writes).did(ends[how]).redis.exists(desk.keys.held("k:k")) == 0 and parked(desk) == {}, writes
     assert writes > 5
 
 
@@ -386,3 +423,12 @@ def test_rule_20_the_sweep_mends_a_slot_that_nobody_holds(desk: Desk, target: st
     assert desk.claim() == [] and take_markers(desk.past(LEASE_MS + 1).swept(1)) == ["main"]
     assert names(jobs(desk)) == ["j0"]
     check(desk, room=True)
+
+
+def test_rule_20_a_lane_that_waits_for_nothing_is_found_by_the_sweep(desk: Desk) -> None:
+    (job,) = jobs(desk.set_limit("k:k", concurrency=1).enqueue("j0", "j1", key="k"))
+    # Somebody ended the lease without freeing its slot.
+    desk.redis.zrem(desk.keys.held("k:k"), "j0")
+    desk.redis.zrem(desk.keys.active, "j0")
+    assert (parked(desk.swept()), ready(desk)) == ({}, ["main/k"]) and hash_of(desk, desk.keys.parked) == {}
+    assert job.lease.job == "j0"

@@ -27,16 +27,13 @@ SCHEDULE = st.sampled_from("xy")
 STATES = st.sampled_from(("waiting", "blocked", "delayed", "dead", "finished"))
 #: What a job may ask for; most ask for little.
 OPTIONS: dict[str, st.SearchStrategy[Any]] = {
-    **{"key": st.sampled_from("ab"), "priority": st.sampled_from((3, 8)), "lifo": st.just(True)},
-    **{"attempts": st.integers(1, 2), "crashes_max": st.integers(2, 3)},
-    "unique": st.sampled_from(("u", "v", "w")),
-}
+    "key": st.sampled_from("ab"), "priority": st.sampled_from((3, 8)), "lifo": st.just(True), "attempts": st.integers(1, 2),
+    "crashes_max": st.integers(2, 3), "unique": st.sampled_from(("u", "v", "w")),
+}  # fmt: skip
 MORE: dict[str, st.SearchStrategy[Any]] = {
-    **OPTIONS,
-    "delay_ms": st.sampled_from((400, 4_000)),
-    "dedup": st.sampled_from(("c", "d")),
+    **OPTIONS, "delay_ms": st.sampled_from((400, 4_000)), "dedup": st.sampled_from(("c", "d")),
     "on_parent_failure": st.just("ignore"),
-}
+}  # fmt: skip
 
 
 def asked(options: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
@@ -53,8 +50,7 @@ def step(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[tup
 #: How often, and what: the first is what a walk that fails is made of when it is made as short as it gets.
 STEPS = (
     (5, step("late", st.sampled_from(("finish", "retry", "bury", "release", "extend", "skip", "discard")), st.integers(0, 4))),
-    (1, step("extend", PICK)),
-    (2, step("mark", PICK)),
+    (1, step("extend", PICK)), (2, step("mark", PICK)),
     (8, step("enqueue", NAME, st.none() | st.none() | PICK, st.lists(PICK, max_size=2), asked(MORE))),
     (8, step("enqueue", NAME, st.none(), st.just([]), asked(OPTIONS))),
     (3, step("enqueue", NAME, st.none(), st.just([]), st.fixed_dictionaries({"delay_ms": st.sampled_from((400, 4_000))}))),
@@ -63,14 +59,11 @@ STEPS = (
     (2, step("finish_and_claim", st.sampled_from("ab"), st.sampled_from((1, 10)), st.lists(PICK, min_size=1, max_size=3))),
     (5, step("end", st.sampled_from(("finish", "release", "skip", "discard", "bury")), st.just(0), PICK)),
     (5, step("end", st.just("retry"), st.sampled_from((0, 300)), PICK)),
-    (7, step("time", st.sampled_from((1, 300, 3_000)), st.sampled_from((1, 4)))),
-    (6, step("sweep_and_tick")),
-    (7, step("alter", st.sampled_from(sorted(ACTIONS)), PICK)),
-    (3, step("alter", st.just("cancel"), PICK)),
+    (7, step("time", st.sampled_from((1, 300, 3_000)), st.sampled_from((1, 4)))), (6, step("sweep_and_tick")),
+    (7, step("alter", st.sampled_from(sorted(ACTIONS)), PICK)), (3, step("alter", st.just("cancel"), PICK)),
     (3, step("limit", st.sampled_from(sorted(PER_MS)), st.integers(0, 2), st.sampled_from((0, 0, 1, 3)), st.just("sliding"))),
     (1, step("limit", st.sampled_from(sorted(PER_MS)), st.integers(0, 1), st.integers(1, 2), st.just("fixed"))),
-    (1, step("pause", WHOM, st.sampled_from((300, 5_000, 0)))),
-    (2, step("resume", WHOM)),
+    (1, step("pause", WHOM, st.sampled_from((300, 5_000, 0)))), (2, step("resume", WHOM)),
     (1, step("clean", STATES, st.sampled_from((2_000, 0)))),
     (3, step("put_schedule", SCHEDULE, NAME, *(st.sampled_from((2, 5)), st.booleans()), st.fixed_dictionaries({
         "missed": st.sampled_from(("all", "once", "skip")), "overlap": st.sampled_from(("skip", "allow")),

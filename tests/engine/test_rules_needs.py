@@ -42,8 +42,7 @@ def nothing_is_left(desk: Desk) -> bool:
 
 
 def test_a_child_waits_in_no_lane_and_goes_when_its_last_parent_has_finished(desk: Desk) -> None:
-    desk.enqueue("p1", "p2").enqueue("child", needs=("p1", "p2"), priority=9)
-    assert desk.places("child") == {"blocked"}
+    assert desk.enqueue("p1", "p2").enqueue("child", needs=("p1", "p2"), priority=9).places("child") == {"blocked"}
     assert desk.redis.zrange(desk.keys.blocked, 0, -1, withscores=True) == [(b"child", START_MS)]
     assert members(desk, desk.keys.needs("child")) == {"p1", "p2"}
     assert members(desk, desk.keys.feeds("p1")) == members(desk, desk.keys.feeds("p2")) == {"child"}
@@ -57,7 +56,7 @@ def test_a_child_waits_in_no_lane_and_goes_when_its_last_parent_has_finished(des
     assert desk.finished(second.lease).places("child") == {"lane"}
     assert desk.redis.llen(desk.keys.wake("main")) == 1, "an idle worker hears of it"
     assert nothing_is_left(desk)
-    (child,) = desk.claim("b")
+    child = desk.one("b")
     assert (child.lease.job, child.options.needs) == ("child", ("p1", "p2"))
 
 
@@ -94,10 +93,9 @@ def test_the_error_of_a_parent_that_was_requeued_and_has_finished_says_nothing(d
 
 
 def test_a_delay_counts_from_the_enqueue_and_a_child_waits_for_it_as_well(desk: Desk) -> None:
-    desk.enqueue("p").enqueue("soon", needs=("p",), delay_ms=500)
-    desk.enqueue("later", needs=("p",), delay_ms=5_000)
+    desk.enqueue("p").enqueue("soon", needs=("p",), delay_ms=500).enqueue("later", needs=("p",), delay_ms=5_000)
     assert desk.places("soon") == desk.places("later") == {"blocked"}
-    (parent,) = desk.claim()
+    parent = desk.one()
     desk.tick(1000).finish(parent.lease)
     assert (desk.places("soon"), desk.places("later")) == ({"lane"}, {"due"})
     assert ids(desk.claim("b")) == ["soon"] and ids(desk.tick(4000).claim("b")) == ["later"]
@@ -118,7 +116,7 @@ def test_what_is_told_of_a_blocked_job(desk: Desk) -> None:
 @pytest.mark.parametrize(("delay_ms", "markers"), [(5_000, 1), (500_000, 0)])
 def test_a_child_that_will_be_due_before_all_others_leaves_a_marker(desk: Desk, delay_ms: int, markers: int) -> None:
     """Whoever takes it hears when that is."""
-    (parent,) = desk.enqueue("late", delay_ms=60_000).family(delay_ms=delay_ms).claim()
+    parent = desk.enqueue("late", delay_ms=60_000).family(delay_ms=delay_ms).one()
     desk.redis.delete(desk.keys.wake("main"))
     assert desk.finished(parent.lease).redis.llen(desk.keys.wake("main")) == markers and desk.places("child") == {"due"}
 
@@ -176,8 +174,7 @@ def test_a_parent_that_is_lost_takes_its_child_along(desk: Desk, how: str, paren
     """It kills its workers, cannot be read, or its key was taken by an eviction or a hand, which did not say so."""
     desk.enqueue("p", crashes_max=2).enqueue("child", needs=("p",))
     if how == "crashes":
-        desk.crash("p")
-        desk.crash("p")
+        desk.crashed("p").crash("p")
     elif how == "corrupt":
         desk.redis.setrange(desk.keys.job("p"), 0, b"\xff")
         desk.claim()
@@ -185,7 +182,7 @@ def test_a_parent_that_is_lost_takes_its_child_along(desk: Desk, how: str, paren
         desk.redis.delete(desk.keys.job("p"))
         desk.redis.zrem(desk.keys.lane("main"), "p")
     assert desk.places("p") == parent
-    desk.sweep()
+    desk.swept()
     assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, f"its parent p is {state}")
 
 
@@ -202,7 +199,7 @@ def test_a_parent_that_is_dead_already(desk: Desk, left: str, policy: str, place
 
 def test_of_a_lost_parent_that_a_child_does_without_nobody_is_told(desk: Desk) -> None:
     """Found by the mixed walk: it was noted as one whose children are still to be told."""
-    (leased,) = desk.enqueue("p1", "p2").claim(limit=1)
+    leased = desk.enqueue("p1", "p2").one(limit=1)
     assert desk.run(Bury((Failure(leased.lease, "no"),))).items == (("ok", "buried"),)
     desk.enqueue("child", needs=("p1", "p2"), on_parent_failure="ignore")
     assert desk.places("child") == {"blocked"} and desk.queue.counts().handing == 0
@@ -211,7 +208,7 @@ def test_of_a_lost_parent_that_a_child_does_without_nobody_is_told(desk: Desk) -
 def test_a_dead_parent_that_runs_again_sends_on_who_still_waits(desk: Desk) -> None:
     bury(desk.enqueue("p"), desk.leased("child", needs=("p",))[0].lease)
     requeue(desk, "p")
-    desk.sweep()
+    desk.swept()
     # Nobody had been told when it came back: its next end counts.
     assert (desk.places("child"), handing(desk)) == ({"blocked"}, [])
     assert desk.finished(desk.claim()[0].lease).places("child") == {"lane"}
@@ -226,11 +223,11 @@ def test_a_child_that_was_buried_stays_dead_when_its_parent_runs_again(desk: Des
 
 
 def test_a_key_of_another_type_in_place_of_the_children_of_a_job_holds_up_those_of_no_other(desk: Desk) -> None:
-    desk.enqueue("p1", "p2").enqueue("c1", needs=("p1",)).enqueue("c2", needs=("p2",))
-    desk.redis.delete(desk.keys.feeds("p1"))
+    desk.enqueue("p1", "p2").enqueue("c1", needs=("p1",)).enqueue("c2", needs=("p2",)).redis.delete(desk.keys.feeds("p1"))
     desk.redis.rpush(desk.keys.feeds("p1"), "x")
     assert desk.finish(*(job.lease for job in desk.claim())) == [("ok", "finished")] * 2
     assert (desk.swept().places("c1"), desk.places("c2"), handing(desk)) == ({"blocked"}, {"lane"}, ["+p1"])
+    assert desk.sweep().sleep_ms == 1_000, "no sweep can do anything for them"
 
 
 # -- cut off and sent twice
@@ -260,8 +257,7 @@ def test_a_retry_of_a_parent_is_no_end(desk: Desk) -> None:
 
 def used_again(desk: Desk, how: str, children: int = 3) -> None:
     """`p` has ended, and its children were not told when its id was used again."""
-    desk.enqueue("p").enqueue(*(f"old{number}" for number in range(children)), needs=("p",))
-    (parent,) = desk.claim()
+    parent = desk.enqueue("p").enqueue(*(f"old{number}" for number in range(children)), needs=("p",)).one()
     told = desk.redis.smembers(desk.keys.feeding)
     desk.redis.delete(desk.keys.feeding)
     desk.finish(parent.lease) if how == "finished" else bury(desk, parent.lease)
@@ -276,13 +272,12 @@ def used_again(desk: Desk, how: str, children: int = 3) -> None:
 @pytest.mark.parametrize(("how", "place"), [("finished", "lane"), ("lost", "dead")])
 def test_children_of_a_job_that_has_ended_do_not_wait_for_the_next_one_of_its_id(desk: Desk, how: str, place: str) -> None:
     used_again(desk, how)
-    desk.sweep()
+    desk.swept()
     assert [desk.places(f"old{number}") for number in range(3)] == [{place}] * 3
     assert (desk.places("new"), handing(desk), members(desk, desk.keys.feeds("p"))) == ({"blocked"}, [], {"new"})
     parent = desk.claim(limit=1)[0]
     assert parent.lease.job == "p" or how == "finished"
-    desk.finish(*(job.lease for job in [parent, *desk.claim()]))
-    assert desk.places("new") == {"lane"} and nothing_is_left(desk)
+    assert desk.finished(*(job.lease for job in [parent, *desk.claim()])).places("new") == {"lane"} and nothing_is_left(desk)
 
 
 def test_they_are_told_in_pieces_and_then_the_new_ones_wait_alone(desk: Desk) -> None:

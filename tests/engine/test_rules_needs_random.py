@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.ops import Bury, Failure, Lease
+from tests.engine.using import LEASE_MS, Bury, Desk, Failure, Lease
 from tests.walks import examples
 
 pytestmark = pytest.mark.feature("BQ35")

@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from engine.queue.admin import obliterating
-from tests.engine.desk import Desk
-from tests.engine.helpers.lanes_state import names_of
-from tests.engine.ops import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
+from tests.engine.using import Bury, Clean, Desk, Failure, Finish, Forget, Lease, Operation, Retry, Value, names_of
 
 Meanwhile = Callable[[Desk, Operation], None]
 #: `seq` tells late copies from later jobs, `sweep` is what the sweeps know of the clock.
@@ -36,8 +34,7 @@ def lasting(desk: Desk) -> set[str]:
 
 def full_queue(desk: Desk) -> dict[str, Lease]:
     """Jobs in all states, families, limits, pauses, a worker that is gone; the leases in hand."""
-    desk.beat("g", ttl_ms=1_000)
-    desk.set_limit("k:*", concurrency=1).set_limit("n:main", concurrency=50).pause("other")
+    desk.beaten("g", ttl_ms=1_000).set_limit("k:*", concurrency=1).set_limit("n:main", concurrency=50).pause("other")
     done, buried = desk.did(desk.set_worker_operation("p:w", 0)).leased("done", "buried")
     desk.did(Finish((done.lease,), values=(Value(0, b"1", 3_600_000, 3),))).bury(buried.lease)
     desk.enqueue("heir", needs=("done",), delay_ms=3_600_000)
@@ -60,7 +57,7 @@ def test_jobs_that_end_and_workers_that_claim_while_it_goes_on_leave_nothing_beh
         desk.tick(1)
         if begun:
             claimed.extend(desk.claim("z"))
-        desk.sweep()
+        desk.swept()
         if at != state or not held:
             return
         desk.did(Finish((held["r0"], held["r1"]))).run(Bury((Failure(held["r2"], "no"),)))

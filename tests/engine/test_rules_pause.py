@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
-from tests.engine.helpers.lanes_state import check, hash_of, markers, members, take_markers
-from tests.engine.ops import Finish, Operation
+from tests.engine.using import HOUR_MS, LEASE_MS, Desk, Finish, Operation, check, hash_of, markers, members, take_markers
 
 BOTH = ("mail", "sms")
 
@@ -138,14 +136,19 @@ def test_rules_07_and_10_a_pause_that_a_clock_left_an_hour_ahead_ends_after_its_
         assert "mail0" not in claimed(desk)
         desk.tick(500)
         slept_ms += 500
-        desk.sweep()
+        desk.swept()
         assert slept_ms <= 6000
     assert slept_ms == 5000 and "mail0" in claimed(desk)
 
 
+def test_rules_07_and_10_the_end_of_a_pause_is_still_known_to_the_ms_after_the_clock_stepped_back(desk: Desk) -> None:
+    """The step brings all rests forward, and a sweeper sleeps until the next one."""
+    prepare(desk)
+    assert desk.pause("mail", 700).swept().tick(-HOUR_MS).sweeps(2).sweep().sleep_ms == 700
+
+
 def test_rule_07_a_pause_keeps_limited_lanes_where_they_are(desk: Desk) -> None:
-    desk.set_limit("k:k", concurrency=1).enqueue("mail0", "mail1", name="mail", key="k")
-    (job,) = desk.claim(classes=BOTH)
+    job = desk.set_limit("k:k", concurrency=1).enqueue("mail0", "mail1", name="mail", key="k").one(classes=BOTH)
     check(desk.pause("mail").finished(job.lease), room=True)
     assert claimed(desk) == [] and members(desk, desk.keys.ready("mail")) == ["mail/k"]
     desk.redis.delete(desk.keys.wake("mail"))
@@ -160,5 +163,4 @@ def test_rule_07_a_copy_of_a_resume_tells_what_the_first_one_found(desk: Desk) -
     found = [desk.run(operation) for operation in (first, first, desk.resume_operation("mail"))]
     assert [(reply.result, reply.was_paused) for reply in found] == [("done", True), ("repeated", True), ("done", False)]
     # One whose time is over is none, whether a sweep has removed it or not.
-    desk.pause("mail", length_ms=1_000).tick(1_000)
-    assert desk.run(desk.resume_operation("mail")).was_paused is False
+    assert desk.pause("mail", length_ms=1_000).tick(1_000).run(desk.resume_operation("mail")).was_paused is False

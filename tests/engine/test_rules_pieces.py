@@ -109,8 +109,7 @@ def claimed(desk: Desk) -> Any:
 
 def claimed_within_limits(desk: Desk) -> Any:
     """A job that costs 3 has three places in the window. After a step back of the clock all of them count from then on."""
-    desk.set_limit("n:main", concurrency=50, rate=60, per_ms=1_000).run(many(desk, cost=3))
-    found = desk.claim(limit=50)
+    found = desk.set_limit("n:main", concurrency=50, rate=60, per_ms=1_000).did(many(desk, cost=3)).claim(limit=50)
     assert numbered(desk, desk.keys.held("n:main")) == [(job, START_MS + LEASE_MS) for job in sorted(IDS)]
     rate = numbered(desk, desk.keys.rate("n:main"))
     units = {f"{job.lease.job}:{job.lease.fence}{unit}".encode() for job in found for unit in ("", ":2", ":3")}
@@ -202,15 +201,14 @@ CASES = [
     Case(enqueued_expiring, frozenset({*ENQUEUE, "enqueue_many #expiries"})),
     Case(claimed_expiring, frozenset({*ENQUEUE, *CLAIM, *FIRST, "enqueue_many #expiries", "write_leases #picked"})),
     Case(enqueued_unique, frozenset({"enqueue_many count", "enqueue_many #lane.waiting", "enqueue_many #unique_jobs"})),
-    Case(claimed, frozenset(ENQUEUE | CLAIM | FIRST)),
-    Case(claimed_within_limits, frozenset(ENQUEUE | CLAIM | LIMITS)),
+    Case(claimed, frozenset(ENQUEUE | CLAIM | FIRST)), Case(claimed_within_limits, frozenset(ENQUEUE | CLAIM | LIMITS)),
     Case(finished, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
     Case(finished_by_a_claim, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
     Case(forgotten, frozenset({"forget_all #set", "forget_all feeding"})),
     Case(promoted_by_a_foreign_model, frozenset({"foreign_promote #ids"}), models.Bull()),
     Case(stuck_in_a_foreign_model, frozenset({"jobs_at take"}), models.Bull()),
     Case(enqueued_with_many_parameters, frozenset({"wire_add #words"}), models.Mosquito()),
-]
+]  # fmt: skip
 #: Of messages of a channel: a list of their clocks.
 PUBLISHED = "index_all #clocks"
 

@@ -4,16 +4,14 @@ import itertools
 
 import pytest
 
-from engine.ops.claims import Bury, Failure, LeasedJob, Mark
-from tests.engine.desk import LEASE_MS, TOMBSTONE, Desk, write_run
-from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.fleet import Fleet, Segfault
+from tests.engine.using import LEASE_MS, TOMBSTONE, Bury, Desk, Failure, LeasedJob, Mark, altered, write_run
 
 
 def test_rule_12_the_first_crash_is_counted_and_free(desk: Desk) -> None:
     _, crashes = desk.enqueue("j1", crashes_max=2).crash("j1", mark=False)
     assert crashes == 1 and desk.places("j1") == {"lane"}
-    (job,) = desk.claim()
+    job = desk.one()
     assert (job.crashes, job.options.crashes_max) == (1, 2)
 
 
@@ -29,7 +27,7 @@ def test_rule_12_after_it_only_a_marked_lease_is_charged(desk: Desk) -> None:
 def test_rule_12_at_its_bound_the_sweep_buries_it_with_a_reason(desk: Desk, crashes_max: int) -> None:
     desk.enqueue("j1", crashes_max=crashes_max).crash("j1", mark=False)
     write_run(desk.redis, desk.keys.run("j1"), crashes=crashes_max - 1)
-    (job,) = desk.claim()
+    job = desk.one()
     assert desk.mark(job.lease) == "ok"
     reaped = desk.past(LEASE_MS).later(1)
     assert (reaped.leases, reaped.buried) == (((job.lease, crashes_max),), ("j1",))
@@ -62,8 +60,7 @@ def test_rule_12_the_bound_is_three_unless_told_also_for_envelopes_that_do_not_s
 
 
 def test_rule_12_a_mark_belongs_to_its_lease(desk: Desk) -> None:
-    desk.enqueue("j1").crash("j1", mark=False)
-    (job,) = desk.claim()
+    job = desk.enqueue("j1").crashed("j1", mark=False).one()
     assert [desk.mark(job.lease) for _ in range(2)] == ["ok", "repeated"]
     with desk.released(job.lease).unchanged():
         assert desk.mark(job.lease) == "stale"
@@ -72,11 +69,10 @@ def test_rule_12_a_mark_belongs_to_its_lease(desk: Desk) -> None:
 
 
 def test_rule_12_a_mark_that_comes_after_the_reap_arms_nothing(desk: Desk) -> None:
-    desk.enqueue("j1").crash("j1", mark=False)
-    (job,) = desk.claim()
+    job = desk.enqueue("j1").crashed("j1", mark=False).one()
     with desk.past(LEASE_MS + 1).unchanged():
         assert desk.mark(job.lease) == "stale"
-    (again,) = desk.claim("b")
+    again = desk.one("b")
     assert desk.mark(job.lease) == "stale"
     assert desk.finished(again.lease).mark(again.lease) == "stale", "also after the end"
 
@@ -84,10 +80,8 @@ def test_rule_12_a_mark_that_comes_after_the_reap_arms_nothing(desk: Desk) -> No
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
 def test_rules_01_and_12_a_burying_sweep_cut_off_after_any_write_buries_once_and_for_all(desk: Desk, resend: bool) -> None:
     for writes in itertools.count(0):
-        desk.begin().enqueue("j1", crashes_max=2).crash("j1", mark=False)
-        (job,) = desk.claim()
-        desk.mark(job.lease)
-        sweep = desk.past(LEASE_MS).tick(1).sweep_operation()
+        job = desk.begin().enqueue("j1", crashes_max=2).crashed("j1", mark=False).one()
+        sweep = desk.marked(job.lease).past(LEASE_MS).tick(1).sweep_operation()
         was_cut = desk.cut_off(sweep, writes)
         if resend:
             desk.run(sweep)
@@ -107,17 +101,14 @@ def test_rules_01_and_12_a_burying_sweep_cut_off_after_any_write_buries_once_and
 
 
 def test_rules_01_and_12_a_mark_cut_off_is_set_by_the_next_copy(desk: Desk) -> None:
-    desk.enqueue("j1", crashes_max=2).crash("j1", mark=False)
-    (job,) = desk.claim()
+    job = desk.enqueue("j1", crashes_max=2).crashed("j1", mark=False).one()
     assert desk.cut_off(Mark(job.lease), 0) and "marked" not in desk.run_hash("j1")
     assert desk.mark(job.lease) == "ok" and desk.past(LEASE_MS + 1).places("j1") == {"dead"}
 
 
 def test_rule_12_a_job_that_somebody_buried_before_the_sweep_is_buried_once(desk: Desk) -> None:
-    desk.enqueue("j1", crashes_max=2).crash("j1", mark=False)
-    (job,) = desk.claim()
-    desk.mark(job.lease)
-    assert desk.cut_off(Bury((Failure(job.lease, "no"),)), 2)
+    job = desk.enqueue("j1", crashes_max=2).crashed("j1", mark=False).one()
+    assert desk.marked(job.lease).cut_off(Bury((Failure(job.lease, "no"),)), 2)
     assert desk.past(LEASE_MS + 1).places("j1") == {"dead"} and desk.redis.hget(desk.keys.stats, "buried") == b"1"
 
 
@@ -176,8 +167,7 @@ def test_rule_12_jobs_with_a_crash_behind_them_spread_over_the_workers(desk: Des
 
 
 def test_rule_12_a_claim_takes_no_more_jobs_with_a_crash_behind_them_than_it_may(desk: Desk) -> None:
-    desk.enqueue("c1", "c2", "c3").claim("x")
-    found = desk.past(LEASE_MS + 1).enqueue("j1", "j2").claim(crashed_max=1)
+    found = desk.enqueue("c1", "c2", "c3").held("x").past(LEASE_MS + 1).enqueue("j1", "j2").claim(crashed_max=1)
     assert [job.lease.job for job in found] == ["c1", "j1", "j2"]
     assert desk.redis.llen(desk.keys.wake("main")) == 1, "it took one: another worker may take the next"
     desk.redis.delete(desk.keys.wake("main"))
@@ -188,7 +178,6 @@ def test_rule_12_a_claim_takes_no_more_jobs_with_a_crash_behind_them_than_it_may
 
 def test_rule_12_what_a_claim_passes_by_hides_nothing_behind_it(desk: Desk) -> None:
     """One SIGKILL of a worker with many jobs in hand flags them all; a page of them must not stop the innocent ones behind."""
-    desk.enqueue(*[f"c{number}" for number in range(250)]).claim("x", limit=250)
-    desk.past(LEASE_MS + 1).enqueue("j1", "j2", "j3")
+    desk.enqueue(*[f"c{number}" for number in range(250)]).held("x", limit=250).past(LEASE_MS + 1).enqueue("j1", "j2", "j3")
     assert [job.lease.job for job in desk.claim(limit=3, crashed_max=0)] == ["j1", "j2", "j3"]
     assert [job.lease.job for job in desk.claim("b", 3, crashed_max=1)] == ["c0"]

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
-from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.scenes import saved
 from tests.engine.ops import EnableSchedule, EnqueueMany, Operation, PutSchedule, RemoveSchedule, TickPolicy, Timing
+from tests.engine.using import HOUR_MS, LEASE_MS, Desk, names_of
 
 
 def remnants(desk: Desk) -> set[str]:
@@ -57,8 +56,7 @@ def test_a_bulk_of_unique_jobs_beyond_one_write_parts_no_job_from_its_key(desk: 
     jobs = tuple(desk.enqueue_operation(f"j{number:03}", unique=f"u{number:03}" if number % 3 else "") for number in range(600))
     start = saved(desk, lambda desk: EnqueueMany(jobs))
     for writes in range(6):
-        desk.cut_off(start(desk), writes)
-        uniques, found = names_of(desk, desk.keys.unique("*")), names_of(desk, desk.keys.job("*"))
+        uniques, found = names_of(desk.cut(start(desk), writes), desk.keys.unique("*")), names_of(desk, desk.keys.job("*"))
         assert uniques == [name.replace("j", "u") for name in found if int(name[1:]) % 3]
     assert len(desk.claim(limit=1000)) <= 600
 

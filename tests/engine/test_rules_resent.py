@@ -1,9 +1,7 @@
 """Rule 1: a call that was cut off and sent again leaves nothing behind either, and one that was refused stays refused."""
 
-from engine.ops.base import Operation
-from tests.engine.desk import Desk
-from tests.engine.helpers.by_hand import forget
 from tests.engine.helpers.scenes import saved
+from tests.engine.using import Desk, Operation, forget
 
 
 def test_an_end_that_was_cut_off_tells_workers_of_their_settings_and_keeps_the_version(desk: Desk) -> None:
@@ -66,3 +64,11 @@ def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_of_parents_that_r
     assert desk.sweep().sleep_ms == 0 and desk.redis.zrange(desk.keys.handing, 0, -1) == [b"-p3"]
     assert desk.sweep().sleep_ms > 0 and not desk.redis.exists(desk.keys.handing)
     assert {desk.redis.scard(desk.keys.feeds(parent)) for parent in ("p1", "p2", "p3")} == {4_000}
+
+
+def test_rule_07_a_late_copy_of_a_begin_that_found_jobs_in_hand_begins_nothing(desk: Desk) -> None:
+    (held,) = desk.leased("j")
+    call = desk.call(forget(desk))
+    assert desk.send(call).busy
+    late = desk.finished(held.lease).send(call)
+    assert late.busy and late.era is not None and desk.redis.hgetall(desk.keys.paused) == {}

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from tests.engine.desk import Desk
-from tests.engine.helpers.lanes_state import check, hash_of, markers, ready, take_markers
-from tests.engine.ops import Count, EnqueueMany, ReadWorkerUpdates
+from tests.engine.using import Count, Desk, EnqueueMany, ReadWorkerUpdates, check, hash_of, markers, ready, take_markers
 
 ALL = ("main", "main@gpu")
 
@@ -29,12 +27,11 @@ def test_a_job_with_a_target_is_in_a_class_of_its_own(desk: Desk) -> None:
     operation = desk.enqueue_operation("j1", route="gpu", target=target, key="k")
     class_name = operation.class_name
     assert desk.run(operation).result == "created"
-    desk.enqueue("j2")
-    assert hash_of(desk, desk.keys.classes) == {"main": "", class_name: '{"route":"gpu","stack":["node"]}'}
+    assert hash_of(desk.enqueue("j2"), desk.keys.classes) == {"main": "", class_name: '{"route":"gpu","stack":["node"]}'}
     assert hash_of(desk, desk.keys.routed) == {"main": f" {class_name}"}
     assert ready(desk, class_name) == [f"{class_name}/k"] and take_markers(desk) == ["main", class_name]
     assert jobs(desk.claim(classes=("main",))) == ["j2"]
-    (leased,) = desk.claim(classes=(class_name,))
+    leased = desk.one(classes=(class_name,))
     assert (leased.name, leased.class_name, leased.lane) == ("main", class_name, f"{class_name}/k")
     assert (leased.options.route, json.loads(leased.options.target)) == ("gpu", json.loads(target))
     check(desk)
@@ -71,13 +68,11 @@ def test_rule_18_jobs_of_others_in_front_cost_a_claim_nothing(desk: Desk) -> Non
 
 @pytest.mark.feature("BQ22")
 def test_rule_20_classes_of_one_name_share_its_slots(desk: Desk) -> None:
-    desk.set_limit("n:main", concurrency=3).enqueue("a0", "a1").enqueue("g0", "g1", "g2", route="gpu")
-    found = desk.claim(classes=ALL)
+    found = desk.set_limit("n:main", concurrency=3).enqueue("a0", "a1").enqueue("g0", "g1", "g2", route="gpu").claim(classes=ALL)
     assert jobs(found) == ["a0", "a1", "g0"], "in one claim, of both"
     assert jobs(desk.claim("b", classes=ALL)) == [] and desk.redis.zcard(desk.keys.held("n:main")) == 3
     take_markers(desk.enqueue("a2"))
-    desk.finish(found[0].lease)
-    assert markers(desk) == ["main", "main@gpu"], "whoever may run either is told of the slot"
+    assert markers(desk.finished(found[0].lease)) == ["main", "main@gpu"], "whoever may run either is told of the slot"
     assert len(desk.claim("b", classes=("main@gpu",))) == 1 and desk.claim("c", classes=("main",)) == []
     check(desk)
 
@@ -127,8 +122,7 @@ def test_rule_22_whoever_knows_no_better_is_told_of_a_new_class(desk: Desk) -> N
 def test_rule_01_an_enqueue_of_a_new_class_cut_off_anywhere(desk: Desk, bulk: bool) -> None:
     for writes in desk.each_cut():
         one = desk.enqueue_operation("j1", route="gpu")
-        desk.cut_off(EnqueueMany((one,)) if bulk else one, writes)
-        desk.run(EnqueueMany((one,)) if bulk else one)
+        desk.cut(EnqueueMany((one,)) if bulk else one, writes).run(EnqueueMany((one,)) if bulk else one)
         assert [class_name for class_name, _ in desk.news().targets] == ["main@gpu"]
         assert desk.news().version >= 1 and desk.redis.llen(desk.keys.news(0)) == 1
         assert hash_of(desk, desk.keys.routed) == {"main": " main@gpu"}
@@ -182,13 +176,9 @@ def priorities(found: list[Any]) -> list[int]:
 
 
 @pytest.mark.feature("BN23")
-@pytest.mark.parametrize(
-    ("least", "most", "expected"),
-    [
-        *((9, 10, [10, 10]), (5, 8, [8, 8, 5, 5, 5, 5]), (1, 1, [1, 1]), (3, 4, []), (6, 7, [])),
-        (1, 9, [8, 8, 5, 5, 5, 5, 2, 2, 1, 1]),
-    ],
-)
+@pytest.mark.parametrize(("least", "most", "expected"), [
+    (9, 10, [10, 10]), (5, 8, [8, 8, 5, 5, 5, 5]), (1, 1, [1, 1]), (3, 4, []), (6, 7, []), (1, 9, [8, 8, 5, 5, 5, 5, 2, 2, 1, 1]),
+])  # fmt: skip
 def test_a_claim_of_a_range_takes_it_from_behind_better_jobs(desk: Desk, least: int, most: int, expected: list[int]) -> None:
     spread(desk)
     take_markers(desk)

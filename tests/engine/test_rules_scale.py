@@ -20,8 +20,7 @@ def add_lanes(desk: Desk, count: int, class_of: Any = lambda number: "main") -> 
     pipe = desk.redis.pipeline(transaction=False)
     for number in range(count):
         lane = f"{class_of(number)}/k{number}"
-        pipe.hset(desk.keys.classes, class_of(number), "")
-        pipe.zadd(desk.keys.lane(lane), {f"j{number}": 3e15})
+        pipe.hset(desk.keys.classes, class_of(number), "").zadd(desk.keys.lane(lane), {f"j{number}": 3e15})
         pipe.zadd(desk.keys.ready(class_of(number)), {lane: 2.8e15})
     pipe.execute()
 
@@ -78,16 +77,15 @@ def operations(desk: Desk) -> dict[str, Operation]:
     """What may not take longer in a large queue. Administration and sweeps of nobody's jobs."""
     void_ms = desk.now_ms + 10_000
     return {
-        **{"count": Count(), "listing": Listing(0, 10), "page": Page("waiting", 0, 10)},
+        "count": Count(), "listing": Listing(0, 10), "page": Page("waiting", 0, 10),
         "page of names": Page("waiting", 0, 10, names=True),
         "clean of the young": Clean("waiting", HOUR_MS, None, 0, 10, 10, op_id="c0", not_after_ms=void_ms),
-        "obliterate": Forget("end", force=True, op_id="f0", not_after_ms=void_ms),
-        "sweep": desk.sweep_operation(),
+        "obliterate": Forget("end", force=True, op_id="f0", not_after_ms=void_ms), "sweep": desk.sweep_operation(),
         "limit of a key": SetLimit("k:x", Limit(concurrency=1), op_id="l0", not_after_ms=void_ms),
         "limit of a name": SetLimit("n:c1", Limit(concurrency=1), op_id="l1", not_after_ms=void_ms),
         "limit of all keys": SetLimit("k:*", Limit(concurrency=1), op_id="l2", not_after_ms=void_ms),
-        **{"resume": desk.resume_operation("c1"), "resume of all": desk.resume_operation("*")},
-    }
+        "resume": desk.resume_operation("c1"), "resume of all": desk.resume_operation("*"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("size", ["lanes", "parked lanes", "classes", "limits"])
@@ -126,7 +124,7 @@ def test_rule_20_slots_that_nobody_holds_come_free_among_many_limits(desk: Desk)
             desk.redis.zadd(desk.keys.held(f"n:{name}"), {"gone": START_MS - 1})
         sweeps = 0
         while desk.redis.exists(desk.keys.held("n:c0"), desk.keys.held("n:c1499")):
-            desk.sweep()
+            desk.swept()
             sweeps += 1
             assert sweeps < 50
         assert sweeps > 1
@@ -137,10 +135,8 @@ def test_rule_20_parked_lanes_of_many_limits_come_back_in_pieces(desk: Desk) -> 
     pipe = desk.redis.pipeline(transaction=False)
     for number in range(600):
         lane, limit = f"main/{number % 10}/{number}", f"k:{number % 10}"
-        pipe.zadd(desk.keys.lane(lane), {f"j{number}": 3e15})
-        pipe.hset(desk.keys.parked, lane, limit)
-        pipe.zadd(desk.keys.parked_by(limit), {lane: START_MS})
-        pipe.zadd(desk.keys.blocking, {limit: START_MS})
+        pipe.zadd(desk.keys.lane(lane), {f"j{number}": 3e15}).hset(desk.keys.parked, lane, limit)
+        pipe.zadd(desk.keys.parked_by(limit), {lane: START_MS}).zadd(desk.keys.blocking, {limit: START_MS})
     pipe.execute()
     assert [desk.redis.hlen(desk.keys.parked) for _ in range(3) if desk.sweep()] == [350, 100, 0]
 
@@ -148,7 +144,7 @@ def test_rule_20_parked_lanes_of_many_limits_come_back_in_pieces(desk: Desk) -> 
 def test_rule_20_a_released_place_among_many_classes_brings_resting_lanes_back_with_the_next_sweep(desk: Desk) -> None:
     desk.redis.hset(desk.keys.classes, mapping={f"c{number}": "" for number in range(600)})
     desk.set_limit("k:acme", rate=1, per_ms=HOUR_MS).enqueue("mail0", name="mail", key="acme")
-    (job,) = desk.enqueue("sms0", name="sms", key="acme").claim(classes=("mail",))
+    job = desk.enqueue("sms0", name="sms", key="acme").one(classes=("mail",))
     assert desk.claim("b", classes=("sms",)) == []
     desk.release(job.lease)
     assert [found.lease.job for found in desk.swept().claim("b", classes=("sms",))] == ["sms0"]
@@ -174,7 +170,7 @@ def test_leases_due_jobs_and_children_share_a_sweep_and_none_waits_for_all_of_th
     """A lease counts as two of the jobs that one sweep may move, and a fifth of these is left for each of the others."""
     assert len(desk.did(desk.enqueue_many_operation(*[f"l{number}" for number in range(70)])).claim(limit=70)) == 70
     desk.sweeps(20, LEASE_MS // 20).enqueue("p").enqueue(*(f"c{number}" for number in range(130)), needs=("p",))
-    (parent,) = desk.claim(limit=1)
+    parent = desk.one(limit=1)
     later = [f"d{number}" for number in range(150)]
     desk.did(desk.enqueue_many_operation(*later, delays_ms=(1,) * len(later))).tick(1).finish(parent.lease)
     moved = []
@@ -214,10 +210,8 @@ def test_a_clean_removes_in_pieces(desk: Desk) -> None:
 def test_an_obliteration_removes_schedules_and_classes_in_pieces(desk: Desk) -> None:
     pipe = desk.redis.pipeline(transaction=False)
     for number in range(2_500):
-        pipe.zadd(desk.keys.cron, {f"s{number}": START_MS + HOUR_MS})
-        pipe.hset(desk.keys.schedule(f"s{number}"), "version", "1")
-        pipe.hset(desk.keys.classes, f"c{number}", "")
-        pipe.rpush(desk.keys.wake(f"c{number}"), "1")
+        pipe.zadd(desk.keys.cron, {f"s{number}": START_MS + HOUR_MS}).hset(desk.keys.schedule(f"s{number}"), "version", "1")
+        pipe.hset(desk.keys.classes, f"c{number}", "").rpush(desk.keys.wake(f"c{number}"), "1")
         pipe.zadd(desk.keys.blocking, {f"k:{number}": START_MS})
         pipe.zadd(desk.keys.parked_by(f"k:{number}"), {f"c{number}/k": START_MS})
     pipe.execute()
@@ -239,8 +233,7 @@ def test_an_obliteration_that_meets_a_lease_on_the_way_is_busy(desk: Desk) -> No
 def test_dead_jobs_over_the_bound_go_fifty_at_a_time_and_the_oldest_first(desk: Desk) -> None:
     jobs = [f"j{number:03}" for number in range(120)]
     for job in desk.did(desk.enqueue_many_operation(*jobs)).claim(limit=120):
-        desk.bury(job.lease)
-        desk.tick(1)
+        desk.buried(job.lease).tick(1)
     desk.run(SetRetention((("dead_max", 10),), op_id="r0", not_after_ms=desk.now_ms + 10_000))
     desk.redis.zadd(desk.keys.done, {f"d{number}": number for number in range(7_000)})
     left = [(desk.sweep().sleep_ms, desk.redis.zcard(desk.keys.dead)) for _ in range(3)]

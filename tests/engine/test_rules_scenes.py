@@ -10,10 +10,8 @@ import pytest
 
 from engine.models.lanes import Lanes
 from engine.redis.scripts import scripts_folder
-from tests.engine.desk import TOMBSTONE, WRITES, Desk
-from tests.engine.helpers.lanes_state import check, members
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain, saved, words
-from tests.engine.ops import Alter, Call, Operation, Revive
+from tests.engine.using import TOMBSTONE, WRITES, Alter, Call, Desk, Operation, Revive, check, members
 from tests.scenes import CLASSES, MOVING, SCENES, Scene, busy, limited, relatives
 
 SCRIPTS = Lanes("desk").scripts
@@ -31,10 +29,9 @@ GOES_ON = "sweep: children of a dead one"
 
 #: Kinds of keys that a queue has for good, of whatever became of its jobs.
 LASTING = {
-    *("seq", "sweep", "stats", "classes", "done", "dead", "wake", "settings", "routed", "news", "workers", "cron", "took"),
-    *("limits", "paused", "retention", "events", "history", "arrived", "witness", "shards", "wait"),
-    *("lock", "era", "rest", "connections"),
-}
+    "seq", "sweep", "stats", "classes", "done", "dead", "wake", "settings", "routed", "news", "workers", "cron", "took", "limits",
+    "paused", "retention", "events", "history", "arrived", "witness", "shards", "wait", "lock", "era", "rest", "connections",
+}  # fmt: skip
 #: After these a second copy has put everything right, also what counts against limits.
 WHOLE = ("enqueue", "enqueue_many", "finish", "release", "retry", "bury", "extend", "pause", "resume", "set_limit")
 #: What is added to the time of a result that is kept for a child.

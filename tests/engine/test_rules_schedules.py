@@ -11,8 +11,7 @@ from engine.errors import Malformed, ScriptFault, ServerUnavailable
 from engine.ops import schedules
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import members, zsets
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Call, EnableSchedule, Operation, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
+from tests.engine.using import Call, EnableSchedule, Operation, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing, refused
 
 MINUTE_MS = 60_000
 #: The first full minute after the desk's clock starts.
@@ -81,7 +80,7 @@ def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: Desk) -> N
     told = [state(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped")]
     assert told == [str(FIRST_MS + MINUTE_MS), str(FIRST_MS), job_of(FIRST_MS), "1", "0", "0"]
     assert desk.redis.llen(desk.keys.wake("main")) == 1
-    (job,) = desk.claim()
+    job = desk.one()
     found = (job.lease.job, job.name, job.lane, json.loads(job.payload))
     assert found == (job_of(FIRST_MS), "main", "main/acme", {"of": "clean"})
     assert (job.options.priority, job.options.attempts, job.options.headers) == (7, 2, (("trace", "t"),))
@@ -146,18 +145,26 @@ def test_rule_24_a_schedule_that_ticked_by_a_clock_that_was_ahead_ticks_again_on
 def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_and_the_schedule(desk: Desk) -> None:
     scheduled(desk).to(FIRST_MS)
     late = [desk.call(operation) for worker in "ab" for operation in desk.ticks(worker)]
-    desk.send(late[0])
-    work_off(desk)
+    work_off(desk.sent(late[0]))
     assert desk.tick(10 * MINUTE_MS).places(job_of(FIRST_MS)) == set()
     desk.turn()
     changes: list[Callable[[], object]] = [
-        *(lambda: None, lambda: put(desk, cron="*/2 * * * *"), lambda: desk.queue.schedules.remove("clean")),
-        lambda: put(desk),
-    ]
+        lambda: None, lambda: put(desk, cron="*/2 * * * *"), lambda: desk.queue.schedules.remove("clean"), lambda: put(desk),
+    ]  # fmt: skip
     for change in changes:
         change()
         with desk.unchanged():
             assert [desk.send(call).result for call in late] == ["moved", "moved"]
+
+
+def test_rule_24_a_tick_that_is_not_due_by_the_servers_clock_makes_nothing(desk: Desk) -> None:
+    """A scheduler whose clock is ahead, or a server whose clock stepped back in between."""
+    operation = first_tick(desk)
+    with desk.to(FIRST_MS - 1).unchanged():
+        assert desk.run(operation).result == "moved"
+        early = replace(operation, ticks_ms=(FIRST_MS, FIRST_MS + MINUTE_MS), next_ms=FIRST_MS + 2 * MINUTE_MS)
+        assert desk.to(FIRST_MS).run(early).result == "moved"
+    assert desk.run(operation).result == "ticked"
 
 
 @pytest.mark.parametrize("next_ms", [FIRST_MS, FIRST_MS - 1, 0])
@@ -188,7 +195,7 @@ def test_rules_01_and_24_a_tick_cut_off_after_its_job_makes_it_no_second_time(de
         count for count in range(1, 20) if desk.cut_off(first, count) and desk.redis.exists(desk.keys.job(job_of(FIRST_MS)))
     )
     assert writes > 1 and index(desk) == {"clean": FIRST_MS}
-    (job,) = desk.claim()
+    job = desk.one()
     if end == "finished":
         desk.finish(job.lease)
     reply = desk.run(second)
@@ -224,12 +231,11 @@ def put_operation(desk: Desk) -> PutSchedule:
 
 
 CHANGES: dict[str, Callable[[Desk], Operation]] = {
-    "new": put_operation,
-    "changed": lambda desk: put_operation(scheduled(desk, cron="0 0 * * *")),
+    "new": put_operation, "changed": lambda desk: put_operation(scheduled(desk, cron="0 0 * * *")),
     "disabled": lambda desk: EnableSchedule("clean", 1, 0, **scheduled(desk).identity()),
     "enabled": lambda desk: EnableSchedule("clean", 1, FIRST_MS, **scheduled(desk, enabled=False).identity()),
     "removed": lambda desk: RemoveSchedule("clean", **scheduled(desk).identity()),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -253,8 +259,7 @@ def test_rules_01_and_07_a_change_cut_off_anywhere_is_done_by_a_copy(desk: Desk,
 @pytest.mark.parametrize("change", CHANGES)
 def test_rule_01_a_change_cut_off_for_ever_leaves_no_schedule_that_spins(desk: Desk, change: str) -> None:
     for writes in desk.each_cut(1):
-        desk.cut_off(CHANGES[change](desk), writes)
-        desk.to(FIRST_MS)
+        desk.cut(CHANGES[change](desk), writes).to(FIRST_MS)
         for _ in range(3):
             desk.turn()
         assert desk.sweep().sleep_ms > 0, writes
@@ -324,7 +329,7 @@ def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
     first = next_tick()
     assert first == [job_of(FIRST_MS)]
     assert next_tick() == [], "it waits"
-    (leased,) = desk.claim()
+    leased = desk.one()
     assert next_tick() == [], "it runs"
     desk.retry(leased.lease, delay_ms=MINUTE_MS + 1)
     assert next_tick() == [], "it waits for its next run"
@@ -339,8 +344,7 @@ def test_rule_23_a_schedules_job_stays_out_while_another_has_its_unique_key(desk
     scheduled(desk, unique="u").enqueue("holder", unique="u").to(FIRST_MS)
     assert [(reply.jobs, reply.skipped) for reply in desk.turn()] == [((), 1)]
     work_off(desk)
-    desk.to(FIRST_MS + MINUTE_MS).turn()
-    assert desk.redis.get(desk.keys.unique("u")) == job_of(FIRST_MS + MINUTE_MS).encode()
+    assert desk.to(FIRST_MS + MINUTE_MS).turned().redis.get(desk.keys.unique("u")) == job_of(FIRST_MS + MINUTE_MS).encode()
 
 
 # -- clocks
@@ -357,15 +361,11 @@ def test_rule_10_a_clock_that_steps_back_fires_no_tick_twice(desk: Desk) -> None
 # -- what cannot be read
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("timing", "no JSON"), ("timing", '{"cron":"61 * * * *"}')),
-        *(("timing", '{"cron":"* * * * *","zone":"Mars/Olympus"}'), ("timing", '{"cron":5}')),
-        *(("timing", '{"of a later version":1}'), ("timing", "[]"), ("policy", "{"), ("job", "corrupt")),
-        ("anchor_ms", "x"),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [
+    ("timing", "no JSON"), ("timing", '{"cron":"61 * * * *"}'), ("timing", '{"cron":"* * * * *","zone":"Mars/Olympus"}'),
+    ("timing", '{"cron":5}'), ("timing", '{"of a later version":1}'), ("timing", "[]"), ("policy", "{"), ("job", "corrupt"),
+    ("anchor_ms", "x"),
+])  # fmt: skip
 def test_a_schedule_that_cannot_be_read_is_set_aside_with_the_reason_the_others_tick(desk: Desk, field: str, value: str) -> None:
     put(scheduled(desk, "bad"), "good")
     desk.redis.hset(desk.keys.schedule("bad"), field, value)

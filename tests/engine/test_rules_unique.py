@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from engine.errors import ServerUnavailable
-from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check
-from tests.engine.ops import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Retry
+from tests.engine.using import LEASE_MS, Bury, CloseWindows, Desk, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Retry
 
 
 def add(desk: Desk, job: str, **options: Any) -> tuple[str, str, str]:
@@ -51,20 +50,17 @@ def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(de
 def test_rule_23_the_end_of_its_job_frees_the_key(desk: Desk, how: str) -> None:
     add(desk, "j1", unique="u", attempts=1, crashes_max=2)
     if how == "crashes":
-        desk.crash("j1")
-        assert holder(desk, "u") == "j1"
+        assert holder(desk.crashed("j1"), "u") == "j1"
         desk.crash("j1")
     else:
         desk.end({"attempts": "retry"}.get(how, how), lease_of(desk))
-    assert holder(desk, "u") is None and add(desk, "j2", unique="u") == created("j2")
-    assert holder(desk, "u") == "j2"
+    assert holder(desk, "u") is None and add(desk, "j2", unique="u") == created("j2") and holder(desk, "u") == "j2"
 
 
 @pytest.mark.parametrize("what", ["gone", "ended", "dead", "names another key"])
 def test_rule_23_a_key_whose_holder_is_no_more_is_taken_over(desk: Desk, what: str) -> None:
     """What a cut-off script or a lost tail of the server's data may leave."""
-    add(desk, "old", unique="other" if what == "names another key" else "u")
-    lease = lease_of(desk)
+    lease = desk.lease("old", unique="other" if what == "names another key" else "u")
     if what in ("ended", "dead"):
         desk.end("finish" if what == "ended" else "bury", lease)
     elif what == "gone":
@@ -75,16 +71,14 @@ def test_rule_23_a_key_whose_holder_is_no_more_is_taken_over(desk: Desk, what: s
 
 @pytest.mark.parametrize("how", ["finish", "bury"])
 def test_rule_23_a_job_frees_only_its_own_key(desk: Desk, how: str) -> None:
-    add(desk, "j1", unique="u")
-    lease = lease_of(desk)
+    lease = desk.lease("j1", unique="u")
     desk.redis.set(desk.keys.unique("u"), "somebody")
     desk.end(how, lease)
     assert holder(desk, "u") == "somebody"
 
 
 def test_rule_23_a_repeated_end_does_not_free_the_key_of_the_next_job(desk: Desk) -> None:
-    add(desk, "j1", unique="u")
-    lease = lease_of(desk)
+    lease = desk.lease("j1", unique="u")
     add(desk.finished(lease), "j2", unique="u")
     assert desk.finish(lease) == [("repeated", "finished")] and holder(desk, "u") == "j2"
 
@@ -92,8 +86,7 @@ def test_rule_23_a_repeated_end_does_not_free_the_key_of_the_next_job(desk: Desk
 def test_rule_23_a_dedup_window_lasts_its_length_whatever_becomes_of_its_job(desk: Desk) -> None:
     assert add(desk, "j1", dedup="d", dedup_ms=1000) == created("j1")
     assert add(desk, "j2", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "waiting")
-    desk.finished(lease_of(desk)).tick(999)
-    assert add(desk, "j3", dedup="d", dedup_ms=60_000) == ("duplicate", "j1", "finished")
+    assert add(desk.finished(lease_of(desk)).tick(999), "j3", dedup="d", dedup_ms=60_000) == ("duplicate", "j1", "finished")
     assert add(desk, "j4", dedup="e", dedup_ms=1000) == created("j4")
     assert add(desk.tick(1), "j5", dedup="d", dedup_ms=1000) == created("j5")
     desk.redis.delete(desk.keys.job("j5"))
@@ -109,8 +102,7 @@ def test_rule_23_a_window_keeps_out_the_id_of_its_own_job_when_nothing_else_is_l
         return item.result, item.holder, item.state
 
     assert send(b"1-------") == created("j1")
-    desk.finished(lease_of(desk)).tick(59_999)
-    assert desk.redis.get(desk.keys.job("j1")) is None, "its tombstone has ended"
+    assert desk.finished(lease_of(desk)).tick(59_999).redis.get(desk.keys.job("j1")) is None, "its tombstone has ended"
     for _ in range(2):
         # The second time the record of the first refusal is under its id.
         assert send(b"2-------") == ("duplicate", "j1", "gone")
@@ -140,13 +132,11 @@ def test_rule_23_a_closed_window_lasts_20_s_more_and_never_longer_than_before(de
 def test_rules_03_and_23_whoever_fixed_its_deadline_before_a_window_was_closed_comes_in_no_more(desk: Desk) -> None:
     """Two enqueues of one id; the window of the first is closed, and the other one, which was held up, arrives at any time."""
     for late_ms in (0, 9_999, 10_000, 10_001, 20_000, 20_001, 1_000_000):
-        desk.begin()
-        held_up = desk.call(desk.enqueue_operation("j1", nonce=b"late----", dedup="d", dedup_ms=1_000_000))
+        held_up = desk.begin().call(desk.enqueue_operation("j1", nonce=b"late----", dedup="d", dedup_ms=1_000_000))
         add(desk, "j1", dedup="d", dedup_ms=1_000_000)
         desk.finished(lease_of(desk)).redis.delete(desk.keys.job("j1"))
         close(desk, ("d", "j1"))
-        desk.tick(late_ms)
-        assert desk.send(held_up).result == ("duplicate" if late_ms <= 10_000 else "refused"), late_ms
+        assert desk.tick(late_ms).send(held_up).result == ("duplicate" if late_ms <= 10_000 else "refused"), late_ms
         assert desk.claim() == []
 
 
@@ -156,8 +146,7 @@ def test_rule_23_both_options_of_one_job_keep_others_out_each_by_itself(desk: De
     assert add(desk, "j3", unique="v", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "waiting")
     # Who was turned away has taken neither key.
     assert add(desk, "j4", unique="v", dedup="e", dedup_ms=1000) == created("j4")
-    desk.finish(lease_of(desk))
-    assert add(desk, "j5", unique="u", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "finished")
+    assert add(desk.finished(lease_of(desk)), "j5", unique="u", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "finished")
     assert add(desk, "j6", unique="u") == created("j6")
 
 
@@ -203,8 +192,7 @@ def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its
     for writes in desk.each_cut():
         one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
         operation: Any = EnqueueMany((one,)) if many else one
-        desk.cut_off(operation, writes)
-        assert holder(desk.tick(300).did(operation), "u") == "j1"
+        assert holder(desk.cut(operation, writes).tick(300).did(operation), "u") == "j1"
         assert desk.redis.get(desk.keys.dedup("d")) == b"j1", writes
         assert desk.redis.pexpiretime(desk.keys.dedup("d")) in (desk.now_ms + 4700, desk.now_ms + 5000)
         assert [job.lease.job for job in desk.claim()] == ["j1"]
@@ -215,11 +203,9 @@ def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its
 def test_rules_01_and_23_an_enqueue_cut_off_and_never_sent_again_keeps_no_one_out_for_ever(desk: Desk, many: bool) -> None:
     for writes in desk.each_cut():
         one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
-        desk.cut_off(EnqueueMany((one,)) if many else one, writes)
-        there = bool(desk.redis.exists(desk.keys.job("j1")))
+        there = bool(desk.cut(EnqueueMany((one,)) if many else one, writes).redis.exists(desk.keys.job("j1")))
         assert add(desk, "j2", unique="u")[0] == ("duplicate" if there else "created"), writes
-        desk.finish(*(job.lease for job in desk.claim()))
-        assert add(desk, "j3", unique="u") == created("j3")
+        assert add(desk.finished(*(job.lease for job in desk.claim())), "j3", unique="u") == created("j3")
         check(desk)
 
 
@@ -229,10 +215,8 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
     for writes in desk.each_cut():
         add(desk, "j1", unique="u", attempts=1, crashes_max=2)
         if how == "reap":
-            desk.crash("j1")
-            lease = lease_of(desk)
-            desk.mark(lease)
-            desk.past(LEASE_MS).tick(1)
+            lease = lease_of(desk.crashed("j1"))
+            desk.marked(lease).past(LEASE_MS).tick(1)
         else:
             lease = lease_of(desk)
         failure = Failure(lease, "no")
@@ -247,6 +231,39 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
             desk.finish(*(job.lease for job in desk.past(LEASE_MS + 1).claim("b")))
         assert add(desk, "j2", unique="u") == created("j2"), writes
         assert holder(desk, "u") == "j2"
+
+
+def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before_it(desk: Desk) -> None:
+    add(desk, "old", unique="taken", dedup="seen", dedup_ms=9000)
+    jobs = (
+        *(make(desk, "a", unique="u"), make(desk, "b", unique="u"), make(desk, "c", unique="taken")),
+        *(make(desk, "d", dedup="w", dedup_ms=1000, delay_ms=500), make(desk, "e", dedup="w", dedup_ms=1000)),
+        make(desk, "f", dedup="seen", dedup_ms=1000, unique="v"),
+        *(make(desk, "g", unique="v", name="other", key="k"), make(desk, "h")),
+        # Kept out by both: its unique key comes first, wherever the holders are.
+        make(desk, "i", unique="taken", dedup="w", dedup_ms=1000),
+    )
+    call = desk.call(EnqueueMany(jobs))
+    first = desk.send(call)
+    assert [(item.job, item.result, item.holder, item.state) for item in first.items] == [
+        *(("a", "created", "a", ""), ("b", "duplicate", "a", "waiting")),
+        *(("c", "duplicate", "old", "waiting"), ("d", "created", "d", "")),
+        *(("e", "duplicate", "d", "delayed"), ("f", "duplicate", "old", "waiting")),
+        *(("g", "created", "g", ""), ("h", "created", "h", ""), ("i", "duplicate", "old", "waiting")),
+    ]
+    with desk.unchanged():
+        second = desk.send(call)
+        assert [(item.result.replace("repeated", "created"), item.holder, item.state) for item in second.items] == [
+            (item.result, item.holder, item.state) for item in first.items
+        ]
+    assert [holder(desk, key) for key in ("u", "taken", "v")] == ["a", "old", "g"]
+    check(desk)
+    claimed = desk.claim(classes=("main", "other"))
+    assert {job.lease.job for job in claimed} == {"old", "a", "g", "h"}
+    desk.finish(*[job.lease for job in claimed])
+    # Everything but the windows is over, and a late copy still runs nothing.
+    assert [item.result for item in desk.send(call).items].count("created") == 0
+    assert [job.lease.job for job in desk.tick(500).claim()] == ["d"]
 
 
 def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_the_same_jobs(desk: Desk) -> None:
@@ -265,8 +282,7 @@ def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_
 
 
 def test_rule_23_under_memory_pressure_an_enqueue_takes_no_key_and_an_end_frees_its_own(desk: Desk) -> None:
-    add(desk, "j1", unique="u")
-    lease = lease_of(desk)
+    lease = desk.lease("j1", unique="u")
     with desk.full():
         with desk.unchanged():
             for options in ({"unique": "u"}, {"unique": "v"}, {"dedup": "d", "dedup_ms": 1000}):
@@ -288,6 +304,6 @@ def test_rule_23_the_longest_keys_are_read_whole(desk: Desk) -> None:
     assert desk.run(desk.enqueue_operation("j1", unique=unique, key=key, name=name)).result == "created"
     again = desk.enqueue_operation("j2", unique=unique, key=key, name=name, nonce=b"another-")
     assert (desk.run(again).result, desk.run(again).holder) == ("duplicate", "j1")
-    (job,) = desk.claim(classes=(name,))
+    job = desk.one(classes=(name,))
     assert (job.options.key, job.options.unique, job.lane) == (key, unique, f"{name}/{key}")
     assert holder(desk.finished(job.lease), unique) is None

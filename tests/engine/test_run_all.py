@@ -38,9 +38,8 @@ def test_delays_and_retries_take_no_time(ironclaim_queue: Queue) -> None:
     queue.enqueue("elsewhere", 1)
     counts = run_all(queue, noting(queue, seen), raise_failures=False)
     assert sorted(seen, key=lambda one: (one[1], one[0])) == [
-        *(("fails", 0), ("now", 0), ("fails", DAY_MS)),
-        *(("fails", 2 * DAY_MS), ("more", 2 * DAY_MS), ("more-again", 3 * DAY_MS)),
-    ]
+        ("fails", 0), ("now", 0), ("fails", DAY_MS), ("fails", 2 * DAY_MS), ("more", 2 * DAY_MS), ("more-again", 3 * DAY_MS),
+    ]  # fmt: skip
     assert (counts.finished, counts.waiting, counts.delayed, counts.dead) == (4, 1, 0, 0)
 
 

@@ -109,13 +109,12 @@ FAILING: list[tuple[str, str, str | None, BaseException, dict[str, Any], str]] =
     ("INFO", f"{ENDED}it was cancelled", None, asyncio.CancelledError(), {}, "cancelled"),
     ("INFO", f"{ENDED}it was cancelled", None, KILLED, {}, "cancelled"),
     *(("WARNING", RAISED, None, NO, {}, before) for before in ("lost", "cancelled", "given up")),
-    ("WARNING", GOES_BACK, None, WorkerStopped("no"), {}, ""),
-    ("WARNING", GOES_BACK, None, NO, {}, "stop"),
+    ("WARNING", GOES_BACK, None, WorkerStopped("no"), {}, ""), ("WARNING", GOES_BACK, None, NO, {}, "stop"),
     ("WARNING", f"{LATE}; again in 1000 ms", "retried", asyncio.CancelledError(), {}, "timeout"),
     ("WARNING", f"{LATE}; again in 1000 ms", "retried", KILLED, {}, "timeout"),
     ("WARNING", f"{LATE}, then ValueError: no; again in 1000 ms", "retried", NO, {}, "timeout"),
     ("WARNING", f"{RAISED}; again in 1000 ms\nTraceback", "retried", ChildFailed(Fault("ValueError: no", "Traceback\n")), {}, ""),
-]
+]  # fmt: skip
 
 
 def test_a_failed_run_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,23 +11,20 @@ from hypothesis import strategies as st
 from engine import LaneInfo, Malformed, Obstacles, Queue, Scaling, models
 from engine.queue.metrics import APART_US, WINDOW_US, Demand, DemandWatch, wanted_workers
 from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Beat, Counts, Durations, HandlerTimes, ReportRunTimes, RunTimes, WorkerInfo
+from tests.engine.using import Beat, Counts, Durations, HandlerTimes, ReportRunTimes, RunTimes, WorkerInfo, refused
 
 #: 100 jobs/s of 40 ms keep four handlers busy; a worker has two, and is to be busy for 80 %.
 STEADY = Demand(arrivals_per_s=100, service_ms=40, backlog=0, oldest_age_ms=0, running=4, handlers_at_once=2)
 AIM = Scaling(workers_max=50, drain_ms=10_000)
 
 LOADS: dict[str, Any] = {
-    **{"arrivals_per_s": st.floats(0, 1e9), "service_ms": st.floats(0.001, 1e8) | st.just(0.0)},
-    **{"backlog": st.integers(0, 10**9), "oldest_age_ms": st.integers(0, 10**10)},
-    **{"running": st.integers(0, 10**6), "handlers_at_once": st.integers(1, 1_000)},
-}
+    "arrivals_per_s": st.floats(0, 1e9), "service_ms": st.floats(0.001, 1e8) | st.just(0.0), "backlog": st.integers(0, 10**9),
+    "oldest_age_ms": st.integers(0, 10**10), "running": st.integers(0, 10**6), "handlers_at_once": st.integers(1, 1_000),
+}  # fmt: skip
 AIMS: dict[str, Any] = {
-    **{"workers_min": st.integers(0, 20), "workers_max": st.integers(20, 10_000)},
-    **{"target_utilisation": st.floats(0.01, 1), "spare_workers": st.integers(0, 10)},
-    "drain_ms": st.integers(1_000, 86_400_000),
-}
+    "workers_min": st.integers(0, 20), "workers_max": st.integers(20, 10_000), "target_utilisation": st.floats(0.01, 1),
+    "spare_workers": st.integers(0, 10), "drain_ms": st.integers(1_000, 86_400_000),
+}  # fmt: skip
 demands, aims = st.builds(Demand, **LOADS), st.builds(Scaling, **AIMS)
 
 
@@ -74,21 +71,17 @@ def test_more_load_never_wants_fewer(demand: Demand, aim: Scaling, more: float) 
         assert wanted_workers(replace(demand, **grown), aim) >= few, field
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"workers_max": 0}, "workers_max: 0 is not allowed, it must be a whole number from 1 to 10000"),
-        ({"workers_min": 5, "workers_max": 4}, "workers_min: 5 is not allowed, it must be at most workers_max, which is 4"),
-        ({"target_utilisation": 0}, "target_utilisation: 0 is not allowed, it must be a number from 0.01 to 1"),
-        ({"target_utilisation": 5e-324}, "target_utilisation: 5e-324 is not allowed"),
-        ({"target_utilisation": 1.1}, "target_utilisation: 1.1 is not allowed"),
-        ({"spare_workers": -1}, "spare_workers: -1 is not allowed"),
-        ({"drain_ms": 999}, "drain_ms: 999 is not allowed, it must be a whole number from 1000 to 86400000"),
-        ({"service_ms": float("nan")}, "service_ms: nan is not allowed, it must be a number from 0"),
-        ({"service_ms": "4"}, "service_ms: '4' is not allowed"),
-        ({"concurrency": 0}, "concurrency: 0 is not allowed"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "told"), [
+    ({"workers_max": 0}, "workers_max: 0 is not allowed, it must be a whole number from 1 to 10000"),
+    ({"workers_min": 5, "workers_max": 4}, "workers_min: 5 is not allowed, it must be at most workers_max, which is 4"),
+    ({"target_utilisation": 0}, "target_utilisation: 0 is not allowed, it must be a number from 0.01 to 1"),
+    ({"target_utilisation": 5e-324}, "target_utilisation: 5e-324 is not allowed"),
+    ({"target_utilisation": 1.1}, "target_utilisation: 1.1 is not allowed"),
+    ({"spare_workers": -1}, "spare_workers: -1 is not allowed"),
+    ({"drain_ms": 999}, "drain_ms: 999 is not allowed, it must be a whole number from 1000 to 86400000"),
+    ({"service_ms": float("nan")}, "service_ms: nan is not allowed, it must be a number from 0"),
+    ({"service_ms": "4"}, "service_ms: '4' is not allowed"), ({"concurrency": 0}, "concurrency: 0 is not allowed"),
+])  # fmt: skip
 def test_a_bad_aim_is_refused(settings: dict[str, Any], told: str) -> None:
     assert str(refused(Malformed, None, Scaling, **settings)).startswith(told)
 

@@ -1,54 +1,25 @@
 """`queue.schedules`, synchronous and asyncio: what a service types and gets, and workers and schedulers that tick."""
 
-import asyncio
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Malformed, Queue, Schedule, Scheduler, Worker
-from engine.ops.schedules import TickPolicy, Timing
+from engine import Handlers, Malformed, Queue, Schedule, Scheduler, Worker
 from record.history import HistoryFile
 from record.recorder import Recorder
-from tests.engine.desk import START_MS
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import refused
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import START_MS, TickPolicy, Timing, at_work, refused, wait_until
 
 DAY_MS = 86_400_000
 
 
-class Awaited:
-    """The asyncio face, called as the other one is."""
-
-    def __init__(self, url: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._queue = AsyncQueue("q", url=url)
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args, **named: self._loop.run_until_complete(getattr(self._queue.schedules, name)(*args, **named))
-
-    def use_test_clock(self, now_ms: int) -> None:
-        self._loop.run_until_complete(self._queue.use_test_clock(now_ms))
-
-    def close(self) -> None:
-        self._loop.run_until_complete(self._queue.close())
-        self._loop.close()
-
-
-@pytest.fixture(params=["sync", "asyncio"])
-def schedules(request: pytest.FixtureRequest, queue: Queue, ironclaim_url: str) -> Any:
-    """The face of a queue under a test's clock."""
-    queue.use_test_clock(START_MS)
-    if request.param == "sync":
-        yield queue.schedules
-        return
-    made = Awaited(ironclaim_url)
-    made.use_test_clock(START_MS)
-    yield made
-    made.close()
+@pytest.fixture
+def schedules(face: Any) -> Any:
+    """Those of a queue under a test's clock."""
+    face.use_test_clock(START_MS)
+    return face.schedules
 
 
 def test_a_schedule_and_its_state(schedules: Any) -> None:
@@ -57,23 +28,19 @@ def test_a_schedule_and_its_state(schedules: Any) -> None:
     assert schedules.put("nightly", "clean", {"deep": True}, **every_day, priority=9, headers={"by": "cron"}) == "new"
     known: Schedule = schedules.get("nightly")
     assert (known.name, known.job_name, known.payload, known.options.priority) == ("nightly", "clean", {"deep": True}, 9)
-    assert known.options.headers == (("by", "cron"),)
-    assert known.timing == Timing(cron="0 3 * * *", zone="Europe/Berlin")
-    assert known.policy == TickPolicy("skip", 5, "skip")
-    assert known.enabled and START_MS < known.next_ms <= START_MS + DAY_MS
+    assert known.options.headers == (("by", "cron"),) and known.timing == Timing(cron="0 3 * * *", zone="Europe/Berlin")
+    assert known.policy == TickPolicy("skip", 5, "skip") and known.enabled and START_MS < known.next_ms <= START_MS + DAY_MS
     assert (known.last_ms, known.last_job, known.count, known.missed, known.skipped, known.error) == (0, "", 0, 0, 0, "")
 
 
 @pytest.mark.feature("BN18")
-def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedules: Any) -> None:
+def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedules: Any, face: Any) -> None:
     hourly: dict[str, Any] = {"every_ms": 3_600_000}
     assert schedules.put("s", "clean", 1, **hourly) == "new"
     next_ms = schedules.get("s").next_ms
     assert next_ms == START_MS + 3_600_000
-    schedules_at = (schedules if isinstance(schedules, Awaited) else schedules._queue).use_test_clock
-    schedules_at(START_MS + 1000)
-    assert schedules.put("s", "clean", 1, **hourly) == "same"
-    assert schedules.put("s", "clean", 2, **hourly) == "changed"
+    face.use_test_clock(START_MS + 1000)
+    assert schedules.put("s", "clean", 1, **hourly) == "same" and schedules.put("s", "clean", 2, **hourly) == "changed"
     assert schedules.put("s", "clean", 2, **hourly, overlap="skip") == "changed"
     assert schedules.get("s").next_ms == next_ms and schedules.put("s", "clean", 2, every_ms=60_000) == "changed"
     assert schedules.get("s").next_ms == START_MS + 61_000
@@ -82,9 +49,8 @@ def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedul
     assert (schedules.get("s").enabled, schedules.get("s").next_ms) == (False, 0)
     assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=True) == "same"
     assert schedules.get("s").next_ms == START_MS + 61_000
-    assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=False) == "same"
-    assert not schedules.get("s").enabled
-    schedules_at(START_MS + 200_000)
+    assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=False) == "same" and not schedules.get("s").enabled
+    face.use_test_clock(START_MS + 200_000)
     assert schedules.enable("s") and schedules.enable("s")
     # On the grid of its anchor, and not from now.
     assert (schedules.get("s").enabled, schedules.get("s").next_ms) == (True, START_MS + 241_000)
@@ -107,32 +73,25 @@ def test_a_payload_is_written_by_the_queues_serialisers(schedules: Any) -> None:
     assert (known.payload, known.payload_bytes, known.options.serializer) == (b"\0\xff", b"\0\xff", "raw")
 
 
-def test_one_more_of_its_jobs_now(schedules: Any, queue: Queue) -> None:
+def test_one_more_of_its_jobs_now(schedules: Any, face: Any) -> None:
     schedules.put("s", "clean", {"a": [1]}, months=1, priority=8, key="k", enabled=False)
     first, second = schedules.run_now("s"), schedules.run_now("s")
-    assert first.created and second.created and first.job != second.job
-    assert first.job.startswith("cron:s:now-")
-    assert (queue.counts().waiting, schedules.get("s").count) == (2, 0)
+    assert first.created and second.created and first.job != second.job and first.job.startswith("cron:s:now-")
+    assert (face.counts().waiting, schedules.get("s").count) == (2, 0)
 
 
-@pytest.mark.parametrize(
-    ("field", "given"),
-    [
-        *(("name", {"name": ""}), ("name", {"name": "x" * 101}), ("name", {"name": "a/b"})),
-        *(("name", {"job_name": "a b"}), ("payload", {"payload": object()}), ("cron", {"cron": None})),
-        *(("cron", {"cron": "* * * *"}), ("cron", {"cron": "0 0 30 2 *"}), ("cron", {"cron": ""})),
-        *(("cron", {"cron": 5}), ("cron", {"cron": "*" * 201}), ("cron", {"every_ms": 1000})),
-        *(("cron", {"months": 1}), ("every_ms", {"cron": None, "every_ms": 99})),
-        *(("every_ms", {"cron": None, "every_ms": True}), ("months", {"cron": None, "months": 1201})),
-        *(("start_ms", {"start_ms": -1}), ("start_ms", {"start_ms": 2**47 + 1})),
-        *(("zone", {"zone": "Mars/Olympus"}), ("zone", {"zone": "../UTC"}), ("zone", {"zone": None})),
-        ("zone", {"zone": "Europe/Berlin", "cron": None, "every_ms": 1000}),
-        *(("enabled", {"enabled": 1}), ("missed", {"missed": "never"}), ("late_ms", {"late_ms": -1})),
-        *(("overlap", {"overlap": []}), ("delay_ms", {"delay_ms": 1})),
-        *(("dedup", {"dedup": "d", "dedup_ms": 1}), ("needs", {"needs": ["parent"]})),
-        *(("priority", {"priority": 11}), ("nonsense", {"nonsense": 1})),
-    ],
-)
+@pytest.mark.parametrize(("field", "given"), [
+    ("name", {"name": ""}), ("name", {"name": "x" * 101}), ("name", {"name": "a/b"}), ("name", {"job_name": "a b"}),
+    ("payload", {"payload": object()}), ("cron", {"cron": None}), ("cron", {"cron": "* * * *"}), ("cron", {"cron": "0 0 30 2 *"}),
+    ("cron", {"cron": ""}), ("cron", {"cron": 5}), ("cron", {"cron": "*" * 201}), ("cron", {"every_ms": 1000}),
+    ("cron", {"months": 1}), ("every_ms", {"cron": None, "every_ms": 99}), ("every_ms", {"cron": None, "every_ms": True}),
+    ("months", {"cron": None, "months": 1201}), ("start_ms", {"start_ms": -1}), ("start_ms", {"start_ms": 2**47 + 1}),
+    ("zone", {"zone": "Mars/Olympus"}), ("zone", {"zone": "../UTC"}), ("zone", {"zone": None}),
+    ("zone", {"zone": "Europe/Berlin", "cron": None, "every_ms": 1000}), ("enabled", {"enabled": 1}),
+    ("missed", {"missed": "never"}), ("late_ms", {"late_ms": -1}), ("overlap", {"overlap": []}), ("delay_ms", {"delay_ms": 1}),
+    ("dedup", {"dedup": "d", "dedup_ms": 1}), ("needs", {"needs": ["parent"]}), ("priority", {"priority": 11}),
+    ("nonsense", {"nonsense": 1}),
+])  # fmt: skip
 def test_bad_input_names_the_field_before_any_io(field: str, given: dict[str, Any]) -> None:
     """Nothing listens at that port."""
     arguments: dict[str, Any] = {"name": "s", "job_name": "clean", "payload": 1, "cron": "* * * * *", **given}

@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.worker.machine.sweeping import tick
-from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
-from tests.engine.ops import Call, Tick
+from tests.engine.using import START_MS, Call, Desk, Tick
 from tests.walks import examples
 
 NAMES, EVERY_MS, MISSED, LATE_MS = ("a", "b"), (1000, 7000), ("skip", "once", "all"), 5000
@@ -92,5 +91,4 @@ def test_rule_24_every_tick_makes_its_job_once_whatever_happens_to_the_calls(des
     stored = {schedule.name: schedule for schedule in desk.queue.schedules.list()}
     assert set(stored) == set(oracle.known)
     for name, known in oracle.known.items():
-        assert stored[name].enabled == known.enabled
-        assert stored[name].next_ms == (known.next_ms if known.enabled else 0)
+        assert stored[name].enabled == known.enabled and stored[name].next_ms == (known.next_ms if known.enabled else 0)

@@ -18,21 +18,18 @@ from engine.models.model import FilledSlots
 from engine.options import PLAIN
 from engine.redis import scripts
 from engine.redis.scripts import layers_of, linked_functions, linked_model, load_model, load_script, scripts_folder, with_head
-from tests.engine.helpers.producing import refused
 from tests.engine.helpers.slots import check_slots
-from tests.engine.ops import Bury, Call, Enqueue, Operation, Release
+from tests.engine.using import Bury, Call, Enqueue, Operation, Release, refused
 
 LANES = layers_of(scripts_folder(), "lanes")
 FILES = {path.stem: path for layer in LANES for folder in layer for path in folder.glob("*.lua")}
 REAL = sorted(FILES)
 ALLOW_OOM = {
-    *("extend", "finish", "retry", "bury", "release", "mark", "sweep", "claim", "pause", "resume", "set_limit"),
-    *("enable_schedule", "remove_schedule", "beat", "orphans", "reap_lost", "lock_extend", "lock_release", "replication_probe"),
-    *("drop", "read_worker_updates", "set_worker", "look", "progress"),
-    *("discard", "requeue", "revive", "run_now", "clean", "forget", "set_retention", "set_events", "set_history"),
-    *("close_windows", "note_era"),
-    *("restore_end", "shard_drop"),
-}
+    "extend", "finish", "retry", "bury", "release", "mark", "sweep", "claim", "pause", "resume", "set_limit", "enable_schedule",
+    "remove_schedule", "beat", "orphans", "reap_lost", "lock_extend", "lock_release", "replication_probe", "drop",
+    "read_worker_updates", "set_worker", "look", "progress", "discard", "requeue", "revive", "run_now", "clean", "forget",
+    "set_retention", "set_events", "set_history", "close_windows", "note_era", "restore_end", "shard_drop",
+}  # fmt: skip
 READ_ONLY = {
     *("counts", "listing", "schedules", "workers", "inspect", "page", "list_run_times", "list_history"),
     *("obstacles", "why", "relatives"),
@@ -91,31 +88,25 @@ def test_the_sample_loads(folder: Path) -> None:
     assert script.digest == hashlib.sha1(script.text.encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (ACTIVE, "", "active is used and declared nowhere"),
-        (NOW, "", "now_ms is used and declared nowhere"),
-        (NOW, NOW + "--   lane     a name\n", "lane is declared in KEYS and in ARGV"),
-        ("\nreturn", "\nlocal lane = KEYS[1]\nreturn", "declares lane, the body declares it again"),
-        ("lane, active,", "lane, active, dead,", "dead is used and declared nowhere"),
-        (", lane, active,", ", lane,", "active is declared and never used"),
-        ("double(now_ms)", "double(1)", "now_ms is declared and never used"),
-        ("-- REPLY srv_us\n", "", "lacks KEYS, ARGV or REPLY"),
-        ("-- KEYS\n", "", "lacks KEYS, ARGV or REPLY"),
-        ("-- ARGV\n", "", "lacks KEYS, ARGV or REPLY"),
-        ("#!lua flags=allow-oom\n", "", "first line is not #!lua"),
-        ("#!lua flags=allow-oom\n", "#!lua flags=ALLOW\n", "first line is not #!lua"),
-        ("#!lua flags=allow-oom\n", "\n#!lua flags=allow-oom\n", "first line is not #!lua"),
-        ("2 for each item: job and run", "job and run", "items in KEYS .* how many slots"),
-        (ACTIVE + ITEMS, ITEMS + ACTIVE, "items in KEYS come last"),
-        ("return { double(now_ms)", "return { fourfold(double(now_ms))", "fourfold is used and declared nowhere"),
-        ("-- USES dsps/numbers: double\n", "", "USES lacks dsps/numbers: double"),
-        ("numbers: double\n", "numbers: double,\n--      triple\n", "USES names triple, which it does not use"),
-        ("return { double(now_ms)", "return { now_ms", "USES names double, which it does not use"),
-        ("USES dsps/numbers", "USES dsps/words", "USES says dsps/words: double, but it is in dsps/numbers"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), [
+    (ACTIVE, "", "active is used and declared nowhere"), (NOW, "", "now_ms is used and declared nowhere"),
+    (NOW, NOW + "--   lane     a name\n", "lane is declared in KEYS and in ARGV"),
+    ("\nreturn", "\nlocal lane = KEYS[1]\nreturn", "declares lane, the body declares it again"),
+    ("lane, active,", "lane, active, dead,", "dead is used and declared nowhere"),
+    (", lane, active,", ", lane,", "active is declared and never used"),
+    ("double(now_ms)", "double(1)", "now_ms is declared and never used"), ("-- REPLY srv_us\n", "", "lacks KEYS, ARGV or REPLY"),
+    ("-- KEYS\n", "", "lacks KEYS, ARGV or REPLY"), ("-- ARGV\n", "", "lacks KEYS, ARGV or REPLY"),
+    ("#!lua flags=allow-oom\n", "", "first line is not #!lua"),
+    ("#!lua flags=allow-oom\n", "#!lua flags=ALLOW\n", "first line is not #!lua"),
+    ("#!lua flags=allow-oom\n", "\n#!lua flags=allow-oom\n", "first line is not #!lua"),
+    ("2 for each item: job and run", "job and run", "items in KEYS .* how many slots"),
+    (ACTIVE + ITEMS, ITEMS + ACTIVE, "items in KEYS come last"),
+    ("return { double(now_ms)", "return { fourfold(double(now_ms))", "fourfold is used and declared nowhere"),
+    ("-- USES dsps/numbers: double\n", "", "USES lacks dsps/numbers: double"),
+    ("numbers: double\n", "numbers: double,\n--      triple\n", "USES names triple, which it does not use"),
+    ("return { double(now_ms)", "return { now_ms", "USES names double, which it does not use"),
+    ("USES dsps/numbers", "USES dsps/words", "USES says dsps/words: double, but it is in dsps/numbers"),
+])  # fmt: skip
 def test_a_header_that_the_body_denies(folder: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(ScriptFault, match=message) as caught:
         load_script(changed(folder, old, new))
@@ -213,19 +204,15 @@ def test_a_shared_script_says_that_a_function_is_of_the_format(folder: Path, tmp
     assert DOUBLE in load_script(path, [(folder,), (path.parent,)]).text
 
 
-@pytest.mark.parametrize(
-    ("module", "message"),
-    [
-        (NUMBERS + "redis.call('SET', 'a', 'b')\n", r"numbers\.lua: \"redis.call\('SET', 'a', 'b'\)\" is not inside a function"),
-        (NUMBERS + "local most = 1\n", "is not inside a function"),
-        (NUMBERS.replace("\nend\n", "\n"), "is not inside a function"),
-        (NUMBERS + DOUBLE, "dsps/numbers has a function double, too"),
-        (NUMBERS.replace("* 2", "* twice"), "module numbers.lua: twice is used and declared nowhere"),
-        (NUMBERS.replace("number * 2", "triple(number)"), "functions use each other in a circle: double -> triple -> double"),
-        ("-- Numbers.\n", "script sample.lua: double is used and declared nowhere"),
-        ("", "script sample.lua: double is used and declared nowhere"),
-    ],
-)
+@pytest.mark.parametrize(("module", "message"), [
+    (NUMBERS + "redis.call('SET', 'a', 'b')\n", r"numbers\.lua: \"redis.call\('SET', 'a', 'b'\)\" is not inside a function"),
+    (NUMBERS + "local most = 1\n", "is not inside a function"), (NUMBERS.replace("\nend\n", "\n"), "is not inside a function"),
+    (NUMBERS + DOUBLE, "dsps/numbers has a function double, too"),
+    (NUMBERS.replace("* 2", "* twice"), "module numbers.lua: twice is used and declared nowhere"),
+    (NUMBERS.replace("number * 2", "triple(number)"), "functions use each other in a circle: double -> triple -> double"),
+    ("-- Numbers.\n", "script sample.lua: double is used and declared nowhere"),
+    ("", "script sample.lua: double is used and declared nowhere"),
+])  # fmt: skip
 def test_a_module_holds_functions_alone_each_once_and_in_no_circle(folder: Path, module: str, message: str) -> None:
     """What stood beside the functions would run in every script that uses one of them."""
     (folder / "modules" / "numbers.lua").write_text(module)
@@ -269,8 +256,7 @@ def test_slots_are_filled_by_name(folder: Path) -> None:
     assert (call.keys, call.arguments) == (("mine", "A", "j", "r"), (5,))
     refused(ScriptFault, "Release: a slot of its script is given in other calls and not in this one", bound, "j", "r")
     refused(ScriptFault, r"script sample: KEYS wants groups of \(2,\), got \[1\]", bound, "j", lane="mine")
-    with pytest.raises(ScriptFault, match="script sample: its header has no slot more"):
-        bound("j", "r", operation=Bury(()), lane="mine", more="6")
+    refused(ScriptFault, "script sample: its header has no slot more", bound, "j", "r", operation=Bury(()), lane="mine", more="6")
     # A method of the keys makes the key of a field.
     assert bound("j", "r", operation=Enqueue("j", "mail", b"", b"", PLAIN)).keys == ("L:mail", "A", "j", "r")
 
@@ -330,14 +316,10 @@ def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -
     queue.close()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        *(lambda lua: Queue("q", lua=lua), lambda lua: AsyncQueue("q", lua=lua)),
-        *(lambda lua: Queue("q", models.Bull(), lua=lua), lambda lua: Channel("q", models.Dsps(), lua=lua)),
-    ],
-    ids=["queue", "async queue", "foreign", "channel"],
-)
+@pytest.mark.parametrize("make", [
+    lambda lua: Queue("q", lua=lua), lambda lua: AsyncQueue("q", lua=lua), lambda lua: Queue("q", models.Bull(), lua=lua),
+    lambda lua: Channel("q", models.Dsps(), lua=lua),
+], ids=["queue", "async queue", "foreign", "channel"])  # fmt: skip
 def test_a_process_reads_a_folder_once(make: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service has many queues: only the first one pays for the scripts."""
     lua = tmp_path / "lua"

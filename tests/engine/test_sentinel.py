@@ -17,8 +17,7 @@ from chaos.topology.embedded_sentinel import SERVICE, EmbeddedSentinel
 from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Worker, models
 from engine.testing import EmbeddedServer, ServerFailed
 from engine.testing.server import ask_server
-from tests.engine.helpers.at_work import Book, at_work
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Book, at_work, refused, wait_until
 
 #: For calls that cannot succeed: they take all of it.
 HURRIED = ConnectOptions(deadline_ms=5_000, timeout_ms=2_000, connect_timeout_ms=2_000)
@@ -216,8 +215,7 @@ def test_a_server_that_came_back_empty_at_its_address_is_not_the_one_that_is_nam
         assert old is not None and queue.enqueue("work", {}).created
         servers.kill(old)
         servers.start_again(old)
-        with pytest.raises((ServerUnavailable, OutcomeUnknown), match="which was named the primary"):
-            queue.enqueue("work", {}, id="lost")
+        refused((ServerUnavailable, OutcomeUnknown), "which was named the primary", queue.enqueue, "work", {}, id="lost")
         client: Any = redis.Redis(port=servers.servers[old].port)
         assert "cmdstat_evalsha" not in client.info("commandstats")
         client.close()

@@ -7,8 +7,7 @@ import redis
 
 from chaos.topology.embedded_sentinel import SERVICE, EmbeddedSentinel
 from engine.testing import ServerFailed
-from tests.engine.helpers.processes import is_gone
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import is_gone, refused, wait_until
 
 
 def client(servers: EmbeddedSentinel, server: int) -> redis.Redis:
@@ -66,5 +65,4 @@ def test_without_a_majority_nobody_is_primary() -> None:
         assert servers.primary() == 0
         servers.sentinels[1].kill()
         assert servers.primary() is None
-        with pytest.raises(ServerFailed, match="the sentinels name server None"):
-            servers.wait_for_failover(0, timeout_s=0.1)
+        refused(ServerFailed, "the sentinels name server None", servers.wait_for_failover, 0, timeout_s=0.1)

@@ -12,11 +12,9 @@ from engine.command.main import main
 from engine.http.jobs.jobs import job_view as view
 from engine.http.page.job_views import payload_line, payload_text
 from engine.queue.looks import payload_members
-from tests.engine.desk import run_texts
 from tests.engine.helpers import backwards
 from tests.engine.helpers.backwards import Backwards
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import ids_of, raw_client, refused
+from tests.engine.using import Workers, ids_of, raw_client, refused, run_texts
 
 #: A protobuf message on the wire: field 1 is 150, field 2 a text with bytes that are no UTF-8.
 PROTOBUF = bytes.fromhex("089601") + b"\x12\x03\xff\x00\xfe"
@@ -134,20 +132,15 @@ class Broken:
 
 #: What is enqueued, what wrote it, what a reader with these serialisers has of it, and the members of an answer in JSON.
 LOOKED_AT: tuple[tuple[str, Any, dict[str, Any], Any, dict[str, Any]], ...] = (
-    ("digits", b"123", {}, b"123", {"payload_base64": "MTIz"}),
-    ("null", b"null", {}, b"null", {"payload_base64": "bnVsbA=="}),
-    ("binary", PROTOBUF, {}, PROTOBUF, {"payload_base64": "CJYBEgP/AP4="}),
-    ("empty", b"", {}, b"", {"payload_base64": ""}),
-    ("number", 123, {}, 123, {"payload": 123}),
-    ("none", None, {}, None, {"payload": None}),
+    ("digits", b"123", {}, b"123", {"payload_base64": "MTIz"}), ("null", b"null", {}, b"null", {"payload_base64": "bnVsbA=="}),
+    ("binary", PROTOBUF, {}, PROTOBUF, {"payload_base64": "CJYBEgP/AP4="}), ("empty", b"", {}, b"", {"payload_base64": ""}),
+    ("number", 123, {}, 123, {"payload": 123}), ("none", None, {}, None, {"payload": None}),
     ("own", {"a": [1, "ä"]}, {"serializer": "backwards"}, {"a": [1, "ä"]}, {"payload": {"a": [1, "ä"]}}),
     ("broken", 1, {"serializer": "broken"}, "SystemExit: no", {"payload_base64": "eA==", "payload_unreadable": "SystemExit: no"}),
-)
+)  # fmt: skip
 
 
-def test_every_reader_of_a_payload_has_what_a_handler_has_or_says_why_not(
-    queue: Queue, ironclaim_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_reader_of_a_payload_has_what_a_handler_has_or_says_why_not(queue: Queue, ironclaim_url: str, capsys: Any) -> None:
     with Queue("q", url=ironclaim_url, serializers=[Backwards(), Broken()]) as own:
         for id, payload, options, _, _ in LOOKED_AT:
             own.enqueue("work", payload, id=id, **options)

@@ -3,12 +3,12 @@
 import time
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Queue
 from engine.ops.base import ServerClock
+from tests.engine.using import refused
 
 YEAR_US = 366 * 86_400 * 1_000_000
 
@@ -16,8 +16,7 @@ YEAR_US = 366 * 86_400 * 1_000_000
 def test_nothing_is_known_before_the_first_reply() -> None:
     clock = ServerClock()
     assert not clock.known
-    with pytest.raises(RuntimeError, match="not known before the first reply"):
-        clock.now_ms(0)
+    refused(RuntimeError, "not known before the first reply", clock.now_ms, 0)
 
 
 def test_it_counts_from_the_arrival() -> None:

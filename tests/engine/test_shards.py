@@ -10,24 +10,18 @@ import pytest
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature, models
 from engine.errors import ScriptFault, ServerUnavailable, UnknownJob, UnknownParent, UnsafeServer
 from engine.queue.sharding import Layout, ShardRecord, added_times, added_workers, first_record, read_record
-from tests.engine.helpers.both import Blocking
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Durations, HandlerTimes, Limit, WorkerInfo
+from tests.engine.using import Blocking, Durations, HandlerTimes, Limit, WorkerInfo, refused
 
 SHARDS = 5
 
 
-@pytest.fixture(params=["sync", "async"])
-def queue(request: pytest.FixtureRequest, ironclaim_url: str) -> Any:
+@pytest.fixture
+def queue(kind: str, runner: asyncio.Runner, ironclaim_url: str) -> Any:
     """A queue of each kind, behind one blocking face."""
-    if request.param == "sync":
-        with Queue("mails", url=ironclaim_url, shards=SHARDS) as made:
-            yield made
-        return
-    with asyncio.Runner() as runner:
-        made = AsyncQueue("mails", url=ironclaim_url, shards=SHARDS)
-        yield Blocking(made, runner)
-        runner.run(made.close())
+    more: Any = {"url": ironclaim_url, "shards": SHARDS}
+    made: Any = Queue("mails", **more) if kind == "sync" else Blocking(AsyncQueue("mails", **more), runner)
+    yield made
+    made.close()
 
 
 def home(raw: Any, job: str) -> list[str]:
@@ -164,8 +158,7 @@ def test_jobs_of_a_key_may_need_each_other(queue: Any) -> None:
 
 
 def test_unique_and_dedup_hold_inside_of_a_key(queue: Any) -> None:
-    assert queue.enqueue("send", {}, id="a", unique="u").created
-    assert queue.enqueue("send", {}, id="b", unique="u").job == "a"
+    assert queue.enqueue("send", {}, id="a", unique="u").created and queue.enqueue("send", {}, id="b", unique="u").job == "a"
     assert queue.enqueue("send", {}, id="c", key="acme", dedup="d", dedup_ms=60_000).created
     assert queue.enqueue("send", {}, id="d", key="acme", dedup="d", dedup_ms=60_000).job == "c"
     assert queue.counts().waiting == 2

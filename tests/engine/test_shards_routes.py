@@ -5,22 +5,17 @@ import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import astuple, fields, is_dataclass
 from typing import Any, cast, get_args
 
 import pytest
 
 from engine import AsyncQueue, Handlers, NewJob, Queue, UnsupportedFeature, Worker
-from engine.ops.jobs import Enqueue
-from engine.ops.looks import Inspect, Page
 from engine.options import PLAIN
 from engine.queue.sharding import Layout, first_record
 from tests.conformance.declared import every_operation
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.both import Blocking, hurried
-from tests.engine.helpers.producing import raises, refused
 from tests.engine.ops import AdminOperation, Limit, Operation, Pause, Route, SetLimit, SetRetention, immutable
+from tests.engine.using import Blocking, Enqueue, Inspect, Page, at_work, hurried, raises, refused
 
 SHARDS = 4
 NAMES = Layout(1, SHARDS).names("parts")
@@ -158,18 +153,16 @@ CALLS: dict[str, Call] = {
 }
 #: How much one call reads or changes at most, in the small.
 PAGES = {
-    **{"looks.PIECE": 3, "admin.PIECE": 2, "synchronous._PAGE": 1, "asynchronous.parts._PAGE": 1},
-    **{"synchronous._NAMES_PAGE": 2, "asynchronous.jobs._NAMES_PAGE": 2},
-    **{"synchronous._SNAPSHOT_PAGE": 2, "asynchronous.queue._SNAPSHOT_PAGE": 2},
-    **{"synchronous._STATS_PAGE": 1, "asynchronous.queue._STATS_PAGE": 1},
-}
+    "looks.PIECE": 3, "admin.PIECE": 2, "synchronous._PAGE": 1, "asynchronous.parts._PAGE": 1, "synchronous._NAMES_PAGE": 2,
+    "asynchronous.jobs._NAMES_PAGE": 2, "synchronous._SNAPSHOT_PAGE": 2, "asynchronous.queue._SNAPSHOT_PAGE": 2,
+    "synchronous._STATS_PAGE": 1, "asynchronous.queue._STATS_PAGE": 1,
+}  # fmt: skip
 #: What each shard has for itself.
 APART: dict[str, Call] = {
-    "events.last": lambda queue: queue.events.last(),
-    "events.read": lambda queue: list(queue.events.read("0", wait_ms=0)),
+    "events.last": lambda queue: queue.events.last(), "events.read": lambda queue: list(queue.events.read("0", wait_ms=0)),
     "workers.set_concurrency": lambda queue: queue.workers.set_concurrency("w", 3),
     "use_test_clock": lambda queue: queue.use_test_clock(2**43),
-}
+}  # fmt: skip
 #: What asks the server nothing.
 WITHOUT_CALLS = {"job", "like", "close", "events.close", "results.close", "results.wait_out"}
 
@@ -205,23 +198,17 @@ def told(value: Any) -> Any:
     return {name: told(getattr(value, name)) for name in names if not name.endswith(("_ms", "_us")) and name not in drawn}
 
 
-@pytest.fixture(params=["sync", "async"])
-def both(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[tuple[Queue, Any]]:
+@pytest.fixture
+def both(kind: str, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[tuple[Queue, Any]]:
     """A whole queue and one of each kind with shards, with the same jobs, some of which have ended."""
-    with ExitStack() as stack:
-        whole = stack.enter_context(Queue("whole", url=ironclaim_url))
-        parts = stack.enter_context(Queue("parts", url=ironclaim_url, shards=SHARDS))
+    made = AsyncQueue("parts", url=ironclaim_url, shards=SHARDS)
+    with Queue("whole", url=ironclaim_url) as whole, Queue("parts", url=ironclaim_url, shards=SHARDS) as parts:
         for queue in (whole, parts):
             queue.enqueue_many([NewJob("bad", n, id=f"bad{n}", attempts=1, key=f"k{n}") for n in range(10)])
             queue.enqueue_many([NewJob("good", n, id=f"good{n}", key=f"k{n}" if n % 2 else None) for n in range(10)])
             # Nothing is taken ahead: what then waits for 200 ms, on a busy machine, goes back and is claimed twice.
             assert Worker(queue, handlers(), name="w", prefetch=0).run(burst=True) == "empty"
-        if request.param == "sync":
-            yield whole, parts
-            return
-        runner = stack.enter_context(asyncio.Runner())
-        made = AsyncQueue("parts", url=ironclaim_url, shards=SHARDS)
-        yield whole, Blocking(made, runner)
+        yield whole, parts if kind == "sync" else Blocking(made, runner)
         runner.run(made.close())
 
 
@@ -235,9 +222,7 @@ def test_the_table_knows_every_method() -> None:
     assert found == {*CALLS, *APART} | (WITHOUT_CALLS & found) and inspect.signature(Queue).parameters["shards"].default is None
 
 
-def test_shards_answer_as_a_whole_queue_does_also_in_small_pages(
-    both: tuple[Queue, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_answer_as_a_whole_queue_does_also_in_small_pages(both: tuple[Queue, Any], monkeypatch: Any) -> None:
     whole, parts = both
     for name, call in CALLS.items():
         wanted = told(call(whole))

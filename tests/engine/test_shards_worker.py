@@ -15,11 +15,8 @@ from engine.ops.workers import Beat, Beaten
 from engine.queue.sharding import Layout
 from engine.worker.machine.concurrency import TIME_SLICE_MS, Places, Quota
 from engine.worker.machine.events import MS, WatchAsked
-from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.machine import Machine
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import raises, refused, some_handlers
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Book, Workers, at_work, make_worker, raises, refused, some_handlers, wait_until
 
 SHARDS, HANDLERS = 16, "tests.engine.helpers.worker_handlers:handlers"
 

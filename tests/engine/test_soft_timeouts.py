@@ -12,9 +12,7 @@ import pytest
 
 from engine import Handlers, Job, LeaseLost, Malformed, Queue, SoftTimeout, Worker
 from tests.engine.helpers import life
-from tests.engine.helpers.processes import run_of
-from tests.engine.helpers.producing import ids_of
-from tests.engine.helpers.waiting import whole_lines
+from tests.engine.using import ids_of, run_of, whole_lines
 
 #: A run whose time is over before its handler begins has failed: on a machine that stands still, many do.
 SOFT: dict[str, Any] = {"soft_timeout_ms": 50, "backoff_ms": 0, "attempts": 1000, "result_ttl_ms": 60_000}
@@ -131,9 +129,7 @@ def test_a_thread_reads_that_it_should_end_and_keeps_its_lease(queue: Queue, inl
     assert seen == [(False, False), "soft"] and result_of(queue, "a") == "done"
 
 
-def test_a_child_process_gets_it_in_a_call_of_the_system(
-    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_child_process_gets_it_in_a_call_of_the_system(queue: Queue, tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setenv(life.FOLDER, str(tmp_path))
     short, long = {**SOFT, "soft_timeout_ms": 200}, {**SOFT, "soft_timeout_ms": 60_000}
     for job, payload in (("cleans", "fine"), ("raises", "raise")):

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, JobFailed, Malformed, NewJob, Queue, TimedOut, Worker
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, refused
+from tests.engine.using import at_work, ids_of, refused
 
 
 class Sealed:
@@ -44,10 +43,9 @@ UNFIT: list[tuple[Any, str]] = [
     (b"3", r"payload: a bytes of length 1 is not allowed, it must be an object"),
 ]
 WAYS: list[Callable[[Queue, Any, Any], Any]] = [
-    lambda queue, job, payload: queue.enqueue(job, payload),
-    lambda queue, job, payload: queue.call(job, payload),
+    lambda queue, job, payload: queue.enqueue(job, payload), lambda queue, job, payload: queue.call(job, payload),
     lambda queue, job, payload: queue.schedules.put("s", job, payload, every_ms=1000),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["enqueue", "call", "schedules.put"])

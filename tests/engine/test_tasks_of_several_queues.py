@@ -16,8 +16,7 @@ import redis.asyncio
 from engine import AsyncQueue, ConnectOptions, Handlers, Job, Malformed, NewJob, Queue, Task, Worker, WorkerGroup, models
 from engine.queue.settings import asynchronous, synchronous
 from engine.testing import run_all
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, raises, refused
+from tests.engine.using import at_work, ids_of, raises, refused
 
 
 @pytest.fixture
@@ -68,8 +67,7 @@ def test_a_group_may_run_some_of_the_names(mails: Queue, bills: Queue) -> None:
         WorkerGroup([mails, bills], names=["nothing"])
     with pytest.raises(Malformed, match=r"names that leave each queue a handler: bills has pay, count"):
         WorkerGroup([mails, bills], names=["send"])
-    with pytest.raises(Malformed, match=r"^handlers: 'none' .* the jobs of empty "):
-        WorkerGroup([mails, Queue("empty", url=mails.url)])
+    refused(Malformed, r"^handlers: 'none' .* the jobs of empty ", WorkerGroup, [mails, Queue("empty", url=mails.url)])
 
 
 def test_queues_of_one_name_under_two_prefixes_are_two(ironclaim_url: str) -> None:
@@ -91,8 +89,7 @@ def test_a_worker_takes_an_async_queue_with_all_its_settings(ironclaim_url: str)
     worker = Worker(queue, sweep_ms=50)
     assert (worker.queue.model, worker.queue.endpoint.options.timeout_ms) == (queue.model, 7_000)
     assert worker.run(burst=True) == "empty" and ran == [("mails", 3)]
-    with pytest.raises(Malformed, match="^queue: 'mails' is not allowed, it must be a Queue or an AsyncQueue"):
-        Worker("mails")  # type: ignore[arg-type]
+    refused(Malformed, "^queue: 'mails' is not allowed, it must be a Queue or an AsyncQueue", Worker, "mails")
 
 
 # -- functions and coroutines
@@ -140,8 +137,7 @@ def test_a_client_that_cannot_be_made_anew_is_refused(ironclaim_url: str) -> Non
 
     pool = redis.ConnectionPool.from_url(ironclaim_url, connection_class=Own)
     queue = Queue("mails", client=redis.Redis(connection_pool=pool))
-    with pytest.raises(Malformed, match=r"^client: .*Own is not one of redis-py's own"):
-        asyncio.run(adding(queue, []).aenqueue(1))
+    refused(Malformed, r"^client: .*Own is not one of redis-py's own", asyncio.run, adding(queue, []).aenqueue(1))
     assert adding(queue, [], "sync").enqueue(1).created
     queue.close()
 
@@ -165,8 +161,7 @@ def test_a_task_is_enqueued_on_another_queue(mails: Queue, bills: Queue) -> None
     assert add.with_options(queue=elsewhere, id="a").enqueue(2).created
     assert not asyncio.run(add.with_options(queue=elsewhere, id="a").aenqueue(2)).created
     assert (mails.counts().waiting, bills.counts().waiting) == (0, 1)
-    with pytest.raises(Malformed, match="^queue: 'bills' is not allowed, it must be a Queue or an AsyncQueue"):
-        add.with_options(queue="bills")  # type: ignore[arg-type]
+    refused(Malformed, "^queue: 'bills' is not allowed, it must be a Queue or an AsyncQueue", add.with_options, queue="bills")
     asyncio.run(elsewhere.aclose())
 
 

@@ -1,7 +1,6 @@
 """How long handlers took: a worker's report in raw keys, as its state machine tells it, and as both faces and the command read it
 (MQ36; rules 1, 4 and 7)."""
 
-import asyncio
 import random
 import re
 from typing import Any
@@ -11,14 +10,10 @@ import pytest
 from engine import AsyncQueue, BatchFailed, Durations, Malformed, NewJob, Queue, Worker, WrongKeyType
 from engine.command.main import main
 from engine.models.model import RUN_TIMES_NAMES_MAX
-from engine.ops.admin import NoteQueue
 from engine.ops.workers import BUCKET_MAX, Beat, Beaten, ListRunTimes, ReportRunTimes, RunTimes, RunTimesReported, bucket_end_ns
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
-from tests.engine.desk import Desk
-from tests.engine.helpers.machine import Machine, exits
-from tests.engine.helpers.producing import raises, refused, some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import Desk, Machine, NoteQueue, exits, raises, refused, some_handlers, wait_until
 
 pytestmark = pytest.mark.feature("MQ36")
 
@@ -97,27 +92,22 @@ def test_a_key_of_another_type_stops_it_before_its_first_write_and_is_named(desk
 
 def test_obliterate_removes_them_and_a_late_copy_does_not_bring_them_back(desk: Desk) -> None:
     late = desk.enqueue("j1").call(desk.took_operation(item()))
-    desk.send(late)
-    assert desk.queue.obliterate() and desk.send(late).result == "repeated"
+    assert desk.sent(late).queue.obliterate() and desk.send(late).result == "repeated"
     assert desk.queue.stats() == [] and not list(desk.redis.scan_iter(desk.keys.prefix + "took*"))
 
 
 # -- what is read
 
 
-def test_both_faces_read_every_name_in_order(desk: Desk) -> None:
+async def test_both_faces_read_every_name_in_order(desk: Desk) -> None:
     for start in range(0, 250, ITEMS_MAX):
         desk.run(desk.took_operation(*(item(f"n{number:03}") for number in range(start, start + ITEMS_MAX))))
     found = desk.queue.stats()
     assert [entry.name for entry in found] == [f"n{number:03}" for number in range(250)]
     assert found[7].succeeded == Durations(3, 10, 7, ((3, 1), (5, 2))) and found[7].failed == Durations(0, 0, 0, ())
     assert found[7].since_ms == desk.now_ms and desk.run(ListRunTimes(249, 5)).names[0].name == "n249"
-
-    async def other() -> Any:
-        async with AsyncQueue("desk", url=desk.queue.url) as queue:
-            return await queue.stats()
-
-    assert asyncio.run(other()) == found
+    async with AsyncQueue("desk", url=desk.queue.url) as queue:
+        assert await queue.stats() == found
 
 
 def test_percentiles_are_within_a_fifth_of_the_true_ones() -> None:
@@ -285,16 +275,14 @@ def test_after_a_fork_the_child_does_not_tell_what_its_parent_has_measured() -> 
     (job,) = machine.takes("a")
     machine.told(HandlerEnded(job.lease, None)).on(Forked())
     machine.end() if machine.work.claim is None else machine.give()
-    machine.wake(marker=False)
-    machine.on(StopAsked())
+    machine.woken(marker=False).on(StopAsked())
     sent = [type(action.call.operation) for action in machine.log if isinstance(action, Send)]
     assert sent.count(Beat) == 2 and ReportRunTimes not in sent
 
 
 def test_a_worker_without_beats_tells_nothing() -> None:
     machine = Machine(concurrency=1)
-    machine.sweep()
-    (job,) = machine.takes("a")
+    (job,) = machine.after_sweep().takes("a")
     assert exits(machine.told(HandlerEnded(job.lease, None)).given().on(StopAsked()))
 
 

@@ -20,9 +20,8 @@ from engine.redis.async_driver import AsyncDriver
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import ConnectOptions, Endpoint
 from engine.redis.exchange import InFlightCall, Sent, settle
-from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.scenes import DONE_NOW
-from tests.engine.ops import Call, MakeTestQueue
+from tests.engine.using import START_MS, Call, Desk, MakeTestQueue
 from tests.scenes import MOVING, Scene
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,8 @@ import pytest
 
 from engine import AsyncQueue, JobFailed, Malformed, NoResult, Queue, Worker
 from tests.engine.helpers import typed_results
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, refused
 from tests.engine.helpers.typed_results import Movie, Order, Receipt, halve, move, pay
+from tests.engine.using import at_work, ids_of, refused
 
 USER, AT = UUID(int=7), datetime(2026, 2, 3, tzinfo=UTC)
 RECEIPT = Receipt(USER, Decimal("1.10"), AT)
@@ -105,8 +104,7 @@ def test_what_is_not_of_the_declared_type_is_a_failed_run(queue: Queue) -> None:
         return number  # type: ignore[return-value]
 
     with at_work(Worker(queue, sweep_ms=50)):
-        with pytest.raises(JobFailed, match="result: an int .* must be a value of type UUID"):
-            wrong.with_options(id="w").call(5)
+        refused(JobFailed, "result: an int .* must be a value of type UUID", wrong.with_options(id="w").call, 5)
         found = queue.results.wait("w", wrong)
         assert (found.outcome, found.value, found.kept) == ("dead", None, True)
 

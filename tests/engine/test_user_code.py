@@ -18,14 +18,11 @@ import pytest
 
 from engine import Handlers, Job, Queue, Worker, WorkerGroup
 from engine.errors import EngineError, logger
-from engine.ops.claims import LeasedJob
 from engine.queue.era import _call  # pyright: ignore[reportPrivateUsage]
 from engine.worker.runs import Coroutines, LoopThread, RunContexts
-from tests.engine.desk import run_texts
 from tests.engine.helpers import raising
-from tests.engine.helpers.producing import ids_of, raises, raw_client, some_handlers
 from tests.engine.helpers.raising import FAILURES, NONSENSE, misbehave, session, tenant
-from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.using import DEADLINE_S, LeasedJob, ids_of, raises, raw_client, run_texts, some_handlers
 
 #: Where a run of the service's code fails, or only what watches it does.
 FATAL = ("handler", "before", "enter", "leave", "result", "backoff", "filter")
@@ -308,8 +305,7 @@ def test_a_child_process_is_put_back_after_each_run(queue: Queue) -> None:
     work_off(Worker(queue, raising.processes, concurrency=1, processes=1, sweep_ms=50))
     assert ids_of(queue, "dead") == ["third"]
     found = results(queue)
-    assert found["first"][0] == os.getcwd() and found["first"][2] == []
-    assert found["second"] == found["fourth"] == found["first"]
+    assert found["first"][0] == os.getcwd() and found["first"][2] == [] and found["second"] == found["fourth"] == found["first"]
 
 
 def test_a_child_process_that_cannot_read_the_serialisers_fails_its_runs(queue: Queue, client: Any) -> None:

@@ -1,6 +1,5 @@
 """`queue.jobs.why` says why a job does not run; `queue.limits` and `queue.obstacles` say what holds a queue back."""
 
-import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -9,10 +8,7 @@ import pytest
 
 from engine import AsyncQueue, Malformed, Queue, Target
 from engine.options import route_text
-from tests.engine.desk import LEASE_MS, START_MS, Desk
-from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.waiting import wait_until
-from tests.engine.ops import Bury, Failure
+from tests.engine.using import LEASE_MS, START_MS, Book, Bury, Desk, Failure, at_work, make_worker, refused, wait_until
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"
@@ -22,27 +18,24 @@ def why(desk: Desk, job: str = "j") -> str:
     return str(desk.queue.jobs.why(job))
 
 
-def live(desk: Desk, name: str = "w1", *handlers: str, **about: Any) -> None:
+def live(desk: Desk, name: str = "w1", *handlers: str, **about: Any) -> Desk:
     """A worker that has just told that it lives."""
     told = {"name": name, "concurrency": 2, "handlers": list(handlers or ("main",)), "routing": {"routes": ["default"]}, **about}
     beat = desk.beat_operation(about=json.dumps(told, separators=(",", ":")))
-    desk.run(replace(beat, incarnation=name.ljust(16, "0"), counter=desk.now_ms - START_MS + 1))
+    return desk.did(replace(beat, incarnation=name.ljust(16, "0"), counter=desk.now_ms - START_MS + 1))
 
 
 def test_a_job_in_every_state(desk: Desk) -> None:
-    live(desk)
-    desk.enqueue("running", "failing", "dying", "done", attempts=2)
+    live(desk).enqueue("running", "failing", "dying", "done", attempts=2)
     leases = {job.lease.job: job.lease for job in desk.claim("w1")}
     desk.retry(leases["failing"], delay_ms=5_000, error="Traceback\nValueError: no")
     desk.did(Bury((Failure(leases["dying"], "OSError: no route"),))).finished(leases["done"]).enqueue("j")
     desk.enqueue("later", delay_ms=60_000).enqueue("child", needs=("running", "later"))
-    assert why(desk) == "waits to be claimed: nothing holds it back"
-    assert why(desk, "running") == f"runs on w1 since {NOW}"
+    assert why(desk) == "waits to be claimed: nothing holds it back" and why(desk, "running") == f"runs on w1 since {NOW}"
     waits = "waits until 2100-01-01 01:06:45 UTC for its next attempt"
     assert why(desk, "failing") == f"{waits}, after 1 failed attempt: ValueError: no"
     assert why(desk, "dying") == f"is dead since {NOW}, because of OSError: no route"
-    assert why(desk, "done") == f"has finished at {NOW}"
-    assert why(desk, "later") == "is delayed until 2100-01-01 01:07:40 UTC"
+    assert why(desk, "done") == f"has finished at {NOW}" and why(desk, "later") == "is delayed until 2100-01-01 01:07:40 UTC"
     assert why(desk, "child") == "waits for its parents later (delayed) and running (active)"
     desk.redis.delete(desk.keys.needs("child"))
     assert why(desk, "child") == "waits for the next sweep, which finds that its parents have ended"
@@ -56,7 +49,7 @@ def test_a_job_in_every_state(desk: Desk) -> None:
 
 
 def test_a_child_that_died_with_its_parent_is_told_in_a_sentence(desk: Desk) -> None:
-    (leased,) = desk.enqueue("p").enqueue("child", needs=("p",)).claim("w1")
+    leased = desk.enqueue("p").enqueue("child", needs=("p",)).one("w1")
     desk.did(Bury((Failure(leased.lease, "OSError: no route"),))).sweep()
     assert why(desk, "child") == f"is dead since {NOW}, because its parent p is dead"
 
@@ -69,16 +62,13 @@ def test_pauses_of_the_queue_and_of_the_name(desk: Desk) -> None:
     found = desk.queue.obstacles()
     assert sorted((pause.until_ms, pause.name) for pause in found.pauses) == [(0, "main"), (START_MS + 60_000, None)]
     assert [lane.waits_for for lane in found.lanes] == [all_names]
-    live(desk.tick(60_000))
-    assert why(desk) == f"waits because {main}"
-    desk.resume("main")
-    assert why(desk) == "waits to be claimed: nothing holds it back" and desk.queue.obstacles().pauses == ()
+    assert why(live(desk.tick(60_000))) == f"waits because {main}"
+    assert why(desk.resume("main")) == "waits to be claimed: nothing holds it back" and desk.queue.obstacles().pauses == ()
 
 
 @pytest.mark.parametrize("target", ["k:acme", "k:*"])
 def test_a_limit_of_a_key_names_who_fills_it(desk: Desk, target: str) -> None:
-    live(desk)
-    desk.set_limit(target, concurrency=2).enqueue("a", "b", "j", key="acme").held("w1", 1).claim("w3", 2)
+    live(desk).set_limit(target, concurrency=2).enqueue("a", "b", "j", key="acme").held("w1", 1).claim("w3", 2)
     assert why(desk) == "waits for the limit of key acme: 2 of 2 in hand, by w1 and w3"
     limits = {limit.target: limit for limit in desk.queue.limits()}
     acme = limits["key acme"]
@@ -91,22 +81,18 @@ def test_a_limit_of_a_key_names_who_fills_it(desk: Desk, target: str) -> None:
 
 
 def test_limits_of_a_name_and_of_rates_say_when_there_is_room(desk: Desk) -> None:
-    live(desk)
-    desk.set_limit("n:main", concurrency=1).set_limit("k:acme", rate=1, per_ms=10_000)
-    (job,) = desk.enqueue("a", "j", key="acme").claim("w1", 1)
+    live(desk).set_limit("n:main", concurrency=1).set_limit("k:acme", rate=1, per_ms=10_000)
+    job = desk.enqueue("a", "j", key="acme").one("w1", 1)
     rate = "limit of key acme: 1 of 1 claims in 10 s, free again at 2100-01-01 01:06:50 UTC"
     assert why(desk) == f"waits for the limit of name main: 1 of 1 in hand, by w1, and for the {rate}"
     assert desk.finished(job.lease).claim("w1", 1) == []
     assert why(desk) == f"waits for the {rate}"
     assert [lane.waits_for for lane in desk.queue.obstacles().lanes] == [rate]
-    live(desk.tick(10_000))
-    assert why(desk) == "waits to be claimed: nothing holds it back"
+    assert why(live(desk.tick(10_000))) == "waits to be claimed: nothing holds it back"
 
 
 def test_a_costly_job_waits_for_as_many_places_as_it_takes(desk: Desk) -> None:
-    live(desk)
-    desk.set_limit("k:acme", rate=3, per_ms=10_000).enqueue("a", key="acme").claim("w1", 1)
-    desk.enqueue("j", key="acme", cost=3)
+    live(desk).set_limit("k:acme", rate=3, per_ms=10_000).enqueue("a", key="acme").held("w1", 1).enqueue("j", key="acme", cost=3)
     assert why(desk).startswith("waits for the limit of key acme: 1 of 3 claims in 10 s, free again at")
 
 
@@ -114,27 +100,21 @@ def test_workers_that_do_not_take_the_job(desk: Desk) -> None:
     assert why(desk.enqueue("j", priority=3)) == "waits because no worker of this queue is alive"
     alive = {1: "w1", 2: "w1 and w2", 3: "w1, w2 and w3", 4: "w1, w2, w3 and 1 more"}
     for number, told in alive.items():
-        live(desk, f"w{number}", "other")
-        assert why(desk) == f"waits because no live worker has a handler for main; alive: {told}"
-    desk.tick(30_001)
-    live(desk, "w2", priorities=[5, 10])
+        assert why(live(desk, f"w{number}", "other")) == f"waits because no live worker has a handler for main; alive: {told}"
+    live(desk.tick(30_001), "w2", priorities=[5, 10])
     assert why(desk) == "waits because no live worker takes its priority 3; alive: w2"
     live(desk, "w3", gate_closed=True)
     assert why(desk) == "waits because w3 is kept from claiming by a closed gate, and no other takes it"
-    live(desk, "w4", paused=True)
-    assert why(desk) == "waits because w3 and w4 are paused, and no other takes it"
-    live(desk, "w5", in_hand=2)
-    assert why(desk) == "waits because w5 is busy, with 2 jobs in hand for 2 handlers"
-    live(desk, "w6")
-    assert why(desk) == "waits to be claimed: nothing holds it back"
+    assert why(live(desk, "w4", paused=True)) == "waits because w3 and w4 are paused, and no other takes it"
+    assert why(live(desk, "w5", in_hand=2)) == "waits because w5 is busy, with 2 jobs in hand for 2 handlers"
+    assert why(live(desk, "w6")) == "waits to be claimed: nothing holds it back"
     desk.queue.workers.pause("w6")
     assert why(desk) == "waits because w5 is busy, with 2 jobs in hand for 2 handlers"
     assert why(desk.tick(30_001)) == "waits because no worker of this queue is alive"
 
 
 def test_a_route_and_a_target_that_no_worker_takes(desk: Desk) -> None:
-    live(desk)
-    desk.queue.enqueue("main", {}, id="j", route="gpu")
+    live(desk).queue.enqueue("main", {}, id="j", route="gpu")
     assert why(desk) == "waits because no live worker takes its route gpu; alive: w1"
     desk.queue.enqueue("main", {}, id="k", target=Target(stack=["rust"]))
     assert why(desk, "k") == 'waits because no live worker takes its target {"stack": ["rust"]}; alive: w1'
@@ -143,8 +123,7 @@ def test_a_route_and_a_target_that_no_worker_takes(desk: Desk) -> None:
 
 
 def test_jobs_before_it_in_its_lane(desk: Desk) -> None:
-    live(desk)
-    assert why(desk.enqueue("a", "b", "j")) == "waits for its turn: 2 jobs of its lane come first"
+    assert why(live(desk).enqueue("a", "b", "j")) == "waits for its turn: 2 jobs of its lane come first"
 
 
 def test_since_when_each_lane_waits(desk: Desk) -> None:
@@ -176,7 +155,7 @@ def test_more_limits_than_one_call_tells(desk: Desk) -> None:
     assert len(desk.queue.obstacles().limits) == 200
 
 
-def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> None:
+async def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> None:
     """A real worker: its priorities, its gate and its pause are in its heartbeats."""
     gate = False
     worker = make_worker(queue, Book(), "w1", beat_ms=100, priorities=(5, 10), gate=lambda: gate)
@@ -194,14 +173,10 @@ def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> 
         gate = True
         wait_until(lambda: queue.counts().finished == 1, "the end of the job")
         assert str(queue.jobs.why("j")).startswith("has finished at 20")
-
-    async def other() -> tuple[str, list[Any]]:
-        async with AsyncQueue("q", url=ironclaim_url) as face:
-            return str(await face.jobs.why("low")), await face.limits()
-
-    assert asyncio.run(other()) == ("waits because no worker of this queue is alive", [])
+    async with AsyncQueue("q", url=ironclaim_url) as face:
+        told = str(await face.jobs.why("low")), await face.limits()
+    assert told == ("waits because no worker of this queue is alive", [])
 
 
 def test_an_id_that_is_none_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(Malformed):
-        Queue("q", url="redis://127.0.0.1:1").jobs.why("no spaces")
+    refused(Malformed, None, Queue("q", url="redis://127.0.0.1:1").jobs.why, "no spaces")

@@ -14,11 +14,8 @@ from engine import BatchFailed, Bury, Discard, Handlers, Job, Malformed, Queue, 
 from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.helpers import batch_handlers
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.processes import Workers, run_of
-from tests.engine.helpers.producing import ids_of, raises, refused
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import Workers, at_work, ids_of, raises, refused, run_of, wait_until
 
 KINDS = ["plain", "inline", "async"]
 Body = Callable[[list[Job]], object]
@@ -100,16 +97,12 @@ def test_each_job_of_a_batch_may_have_another_verdict(queue: Queue) -> None:
     assert ids_of(queue, "dead") == ["bury"] and sorted(ids_of(queue, "done")) == ["again", "plain"]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "error"),
-    [
-        (BatchFailed({"other": "no"}), "BatchFailed: 1 job failed"),
-        (SystemExit(3), "SystemExit: 3"),
-        (["only one"], "ValueError: a batch handler returned 1 results for 2 jobs"),
-        ({"other": 1}, "ValueError: a batch handler returned results for ids that are not of its batch"),
-        ("text", "TypeError: a batch handler returned a str"),
-    ],
-)
+@pytest.mark.parametrize(("outcome", "error"), [
+    (BatchFailed({"other": "no"}), "BatchFailed: 1 job failed"), (SystemExit(3), "SystemExit: 3"),
+    (["only one"], "ValueError: a batch handler returned 1 results for 2 jobs"),
+    ({"other": 1}, "ValueError: a batch handler returned results for ids that are not of its batch"),
+    ("text", "TypeError: a batch handler returned a str"),
+])  # fmt: skip
 def test_what_cannot_be_told_apart_by_job_fails_all_of_them(queue: Queue, outcome: Any, error: str) -> None:
     put(queue, "a", "b", attempts=1)
 

@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Queue, Worker
-from engine.ops.workers import read_control
 from engine.worker import connections
 from engine.worker.machine.claiming import Allowance
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import at_work, read_control, some_handlers, wait_until
 
 #: Neither a renewal nor a heartbeat comes while a test waits: what is heard was told over the control connection.
 RARELY: dict[str, Any] = {"lease_ms": 3_600_000, "beat_ms": 3_600_000}
@@ -69,9 +66,7 @@ def test_rule_26_a_handler_in_a_thread_reads_that_its_job_was_cancelled(queue: Q
 
 @pytest.mark.feature("MQ32")
 @pytest.mark.parametrize("timeout_ms", [0, 60_000])
-def test_rule_26_a_coroutine_is_cancelled_and_cleans_up(
-    queue: Queue, client: Any, timeout_ms: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rule_26_a_coroutine_is_cancelled_and_cleans_up(queue: Queue, client: Any, timeout_ms: int, caplog: Any) -> None:
     handlers, started, said = Handlers(), threading.Event(), list[str]()
 
     @handlers("work")
@@ -151,9 +146,7 @@ def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue
     assert [queue.jobs.state(job) for job in ("a", "b", "c")] == ["finished", "cancelled", "finished"]
 
 
-def test_rule_26_a_job_that_was_taken_ahead_does_not_start(
-    queue: Queue, client: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rule_26_a_job_that_was_taken_ahead_does_not_start(queue: Queue, client: Any, caplog: Any, monkeypatch: Any) -> None:
     handlers, started, go = holding()
     # It does not go back after a moment, as what waits behind a slow handler does.
     monkeypatch.setattr("engine.worker.machine.machine.WAIT_MS_MAX", 3_600_000)

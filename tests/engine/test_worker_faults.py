@@ -8,10 +8,7 @@ import pytest
 
 from engine import Queue
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.processes import Workers, cpu_s, put, stopped
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import rows_of, wait_until
+from tests.engine.using import Relay, Workers, cpu_s, put, raw_client, rows_of, stopped, wait_until
 
 #: Longer than a busy machine stands still: no worker but the one that is harmed loses a lease.
 LEASE_MS = 6000

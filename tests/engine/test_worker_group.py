@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from engine import Malformed, Queue, ServerUnavailable, Worker, WorkerGroup
 from engine.worker.machine.concurrency import Sharing
-from tests.engine.helpers.at_work import Book, at_work
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import Book, at_work, refused, wait_until
 
 NAMES = ("critical", "normal", "low")
 
@@ -31,9 +29,10 @@ def queues(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         queue.close()
 
 
-def fill(queues: tuple[Queue, ...], count: int) -> None:
+def fill(queues: tuple[Queue, ...], count: int) -> tuple[Queue, ...]:
     for queue in queues:
         queue.enqueue_many([{"name": "work", "payload": {}, "id": f"{queue.name}-{number}"} for number in range(count)])
+    return queues
 
 
 def finished(queues: tuple[Queue, ...]) -> int:
@@ -49,24 +48,21 @@ def kinds(book: Book) -> list[str]:
 def test_strict(queues: tuple[Queue, ...], concurrency: int) -> None:
     """A queue is worked off before the next one, and one that gets work again comes first again."""
     book = Book()
-    fill(queues, 40)
-    group = WorkerGroup(queues, book.handlers("w", "work"), concurrency=concurrency)
+    group = WorkerGroup(fill(queues, 40), book.handlers("w", "work"), concurrency=concurrency)
     with at_work(group):
         wait_until(lambda: len(book.ran) >= 90, "the last queue's turn")
         queues[0].enqueue("work", {}, id="critical-again")
         wait_until(lambda: finished(queues) == 121, "all")
     # By their claims: a thread that stands still writes its job into the book late. Two claims may share a millisecond.
     claimed_ms = {name: [book.fences[f"{name}-{number}"] for number in range(40)] for name in NAMES}
-    assert max(claimed_ms["critical"]) <= min(claimed_ms["normal"])
-    assert max(claimed_ms["normal"]) <= min(claimed_ms["low"])
+    assert max(claimed_ms["critical"]) <= min(claimed_ms["normal"]) and max(claimed_ms["normal"]) <= min(claimed_ms["low"])
     assert len(book.ran) == 121 and book.most <= concurrency
 
 
 @pytest.mark.feature("MQ33")
 def test_weighted(queues: tuple[Queue, ...]) -> None:
     book = Book()
-    fill(queues, 300)
-    group = WorkerGroup(queues, book.handlers("w", "work"), strategy="weighted", weights=[6, 3, 1], concurrency=4)
+    group = WorkerGroup(fill(queues, 300), book.handlers("w", "work"), strategy="weighted", weights=[6, 3, 1], concurrency=4)
     with at_work(group):
         wait_until(lambda: len(book.ran) >= 320, "while all have work")
     counts = Counter(kinds(book)[20:320])
@@ -77,8 +73,7 @@ def test_weighted(queues: tuple[Queue, ...]) -> None:
 @pytest.mark.feature("MQ33")
 def test_shuffle(queues: tuple[Queue, ...]) -> None:
     book = Book()
-    fill(queues, 300)
-    with at_work(WorkerGroup(queues, book.handlers("w", "work"), strategy="shuffle", concurrency=2)):
+    with at_work(WorkerGroup(fill(queues, 300), book.handlers("w", "work"), strategy="shuffle", concurrency=2)):
         wait_until(lambda: len(book.ran) >= 450, "while all have work")
     counts = Counter(kinds(book)[:450])
     # Six standard deviations of a fair draw.
@@ -141,18 +136,13 @@ def test_a_group_runs_with_no_worker_that_runs_by_itself(queues: tuple[Queue, ..
     assert sum(": queue critical, " in record.getMessage() for record in caplog.records) == 1, "it began once"
 
 
-@pytest.mark.parametrize(
-    ("more", "field"),
-    [
-        *(({"queues": []}, "queues"), ({"queues": "critical"}, "queues")),
-        *(({"queues": ["critical"]}, "queues"), ({"strategy": "lazy"}, "strategy")),
-        *(({"weights": [1, 1, 1]}, "weights"), ({"strategy": "weighted"}, "weights")),
-        ({"strategy": "weighted", "weights": [1, 1]}, "weights"),
-        ({"strategy": "weighted", "weights": [1, 0, 1]}, "weights"),
-        ({"strategy": "weighted", "weights": [1, 1001, 1]}, "weights"),
-        *(({"concurrency": 0}, "concurrency"), ({"lease_ms": 1}, "lease_ms")),
-    ],
-)
+@pytest.mark.parametrize(("more", "field"), [
+    ({"queues": []}, "queues"), ({"queues": "critical"}, "queues"), ({"queues": ["critical"]}, "queues"),
+    ({"strategy": "lazy"}, "strategy"), ({"weights": [1, 1, 1]}, "weights"), ({"strategy": "weighted"}, "weights"),
+    ({"strategy": "weighted", "weights": [1, 1]}, "weights"), ({"strategy": "weighted", "weights": [1, 0, 1]}, "weights"),
+    ({"strategy": "weighted", "weights": [1, 1001, 1]}, "weights"), ({"concurrency": 0}, "concurrency"),
+    ({"lease_ms": 1}, "lease_ms"),
+])  # fmt: skip
 def test_bad_groups(queues: tuple[Queue, ...], more: dict[str, Any], field: str) -> None:
     given: dict[str, Any] = {"queues": queues, **more}
     assert refused(Malformed, None, WorkerGroup, handlers=Book().handlers("w", "work"), **given).field == field

@@ -15,12 +15,9 @@ from engine.testing import EmbeddedServer
 from engine.worker.child_processes import Child
 from tests.engine.desk import write_run
 from tests.engine.helpers import kinds_of_handlers as kinds
-from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
-from tests.engine.helpers.producing import ids_of, refused, some_handlers
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.helpers.waiting import DEADLINE_S, rows_of, wait_until
-from tests.engine.ops import Lease, LeasedJob, Options
+from tests.engine.using import DEADLINE_S, Lease, LeasedJob, Options, at_work, ids_of, refused, rows_of, some_handlers, wait_until
 
 KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
@@ -224,11 +221,9 @@ def test_a_function_that_holds_the_interpreter_lock_keeps_its_lease_in_a_child(q
     assert len(workers.marks("start")) == 1 and "lease with fence" not in workers.output()
 
 
-@pytest.mark.parametrize(
-    ("names", "handlers", "options"),
-    [(("async-hold", "hold"), KINDS, ("--processes", "2")), (("hold",), INLINE, ())],
-    ids=["coroutine and child", "inline"],
-)
+@pytest.mark.parametrize(("names", "handlers", "options"), [
+    (("async-hold", "hold"), KINDS, ("--processes", "2")), (("hold",), INLINE, ()),
+], ids=["coroutine and child", "inline"])  # fmt: skip
 def test_a_handler_hears_that_its_lease_is_lost(
     queue: Queue, workers: Workers, names: tuple[str, ...], handlers: str, options: tuple[str, ...], client: Any
 ) -> None:

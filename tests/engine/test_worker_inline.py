@@ -10,15 +10,12 @@ import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
-from engine.ops.claims import LeasedJob
 from engine.worker.handler_pool import HandlerPool, Place
 from engine.worker.process import Threads
 from engine.worker.runs import LoopThread
 from tests.engine.helpers.machine import Machine
-from tests.engine.helpers.processes import Workers, put, run_of
-from tests.engine.helpers.producing import ids_of, raises, refused, some_handlers
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.helpers.waiting import rows_of, wait_until
+from tests.engine.using import LeasedJob, Workers, ids_of, put, raises, refused, rows_of, run_of, some_handlers, wait_until
 
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
 
@@ -173,14 +170,10 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
     assert queue.counts().finished == 51 and {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "machine.machine.WorkerMachine._handler_ended",
-        "machine.machine.WorkerMachine.next_start",
-        "handler_pool.HandlerPool.run_here",
-    ],
-)
+@pytest.mark.parametrize("where", [
+    "machine.machine.WorkerMachine._handler_ended", "machine.machine.WorkerMachine.next_start",
+    "handler_pool.HandlerPool.run_here",
+])  # fmt: skip
 def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
     queue.enqueue("work", 1)

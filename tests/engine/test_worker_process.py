@@ -11,10 +11,8 @@ import pytest
 from engine import Queue
 from engine.command.main import main
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.processes import HANDLERS, Workers, put, run_of, stopped
-from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.schema import checked_rows, raw_rows
-from tests.engine.helpers.waiting import rows_of, wait_until
+from tests.engine.using import HANDLERS, Workers, ids_of, put, raw_client, rows_of, run_of, stopped, wait_until
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -116,24 +114,18 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
     assert stopped(worker) == 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "said"),
-    [
-        ({"handlers": "no_such_module:handlers"}, [], "object: 'no_such_module:handlers'"),
-        ({"handlers": "tests.engine.helpers.worker_handlers:none"}, [], "has no none"),
-        ({"handlers": "tests.engine.helpers.worker_handlers:hold"}, [], "hold is a function"),
-        ({"handlers": "no-colon"}, [], "object: 'no-colon'"),
-        ({"handlers": ":handlers"}, [], "object: ':handlers'"),
-        ({"handlers": ".relative:handlers"}, [], "object: '.relative:handlers'"),
-        *(({"queue": "two words"}, [], "queue: 'two words'"), ({"queue": ""}, [], "queue: ''")),
-        ({"name": 'a"b'}, [], "worker name: 'a\"b'"),
-        ({}, ["--url", "http://localhost"], "url: 'http://localhost'"),
-        *(({}, ["--concurrency", "0"], "concurrency: 0"), ({}, ["--lease-ms", "99"], "lease_ms: 99")),
-        ({}, ["--sweep-ms", "9001"], "sweep_ms: 9001"),
-        ({}, ["--history", "h.jsonl"], "--history: 'h.jsonl' is not allowed, it must be left out: set IRONCLAIM_OBSERVER"),
-        ({}, ["--lua", "/none"], "no folder of scripts at /none"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "options", "said"), [
+    ({"handlers": "no_such_module:handlers"}, [], "object: 'no_such_module:handlers'"),
+    ({"handlers": "tests.engine.helpers.worker_handlers:none"}, [], "has no none"),
+    ({"handlers": "tests.engine.helpers.worker_handlers:hold"}, [], "hold is a function"),
+    ({"handlers": "no-colon"}, [], "object: 'no-colon'"), ({"handlers": ":handlers"}, [], "object: ':handlers'"),
+    ({"handlers": ".relative:handlers"}, [], "object: '.relative:handlers'"), ({"queue": "two words"}, [], "queue: 'two words'"),
+    ({"queue": ""}, [], "queue: ''"), ({"name": 'a"b'}, [], "worker name: 'a\"b'"),
+    ({}, ["--url", "http://localhost"], "url: 'http://localhost'"), ({}, ["--concurrency", "0"], "concurrency: 0"),
+    ({}, ["--lease-ms", "99"], "lease_ms: 99"), ({}, ["--sweep-ms", "9001"], "sweep_ms: 9001"),
+    ({}, ["--history", "h.jsonl"], "--history: 'h.jsonl' is not allowed, it must be left out: set IRONCLAIM_OBSERVER"),
+    ({}, ["--lua", "/none"], "no folder of scripts at /none"),
+])  # fmt: skip
 def test_a_start_that_cannot_be_is_one_line(
     ironclaim_url: str, capfd: pytest.CaptureFixture[str], changes: dict[str, str], options: list[str], said: str
 ) -> None:
@@ -158,7 +150,7 @@ def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue,
     put(queue, workers, "poison", "bad", crashes_max=2)
     while workers.start("--burst", "--lease-ms", "300").wait(120) == -signal.SIGKILL:
         assert "is dead" not in workers.output()
-    assert "1 leases ran out, their workers are gone or stand still; the first: job bad\n" in workers.output()
+    assert "taken from gone or stalled workers: 1 lease that ran out; the first: job bad\n" in workers.output()
     assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
 
 

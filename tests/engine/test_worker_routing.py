@@ -8,11 +8,7 @@ import pytest
 
 from engine import Malformed, Queue, Target, Worker
 from engine.observer import Outcome
-from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
-from tests.engine.ops import Call, WorkerUpdates
+from tests.engine.using import Book, Call, WorkerUpdates, at_work, hurried, make_worker, refused, wait_until
 
 #: What happens while a test waits was not found by a sweep or a heartbeat.
 SLOW_SWEEP = {"lease_ms": 600_000, "sweep_ms": 600_000, "beat_ms": 600_000}
@@ -54,13 +50,11 @@ def test_jobs_go_to_the_workers_that_their_targets_ask_for(queue: Queue) -> None
     east = make_worker(queue, book, "east", stack="node", capabilities=["gpu", "email"], region="us-east")
     west = make_worker(queue, book, "west", stack="python", capabilities=["gpu"], region="us-west")
     wants: dict[str, tuple[Target, str]] = {
-        "server": (Target(server="west"), "west"),
-        "stack": (Target(stack=["python", "ruby"]), "west"),
-        "region": (Target(region=["us-east"]), "east"),
-        "all": (Target(capabilities=["gpu", "email"], mode="all"), "east"),
+        "server": (Target(server="west"), "west"), "stack": (Target(stack=["python", "ruby"]), "west"),
+        "region": (Target(region=["us-east"]), "east"), "all": (Target(capabilities=["gpu", "email"], mode="all"), "east"),
         "both": (Target(capabilities=["email", "sms"], region=["us-east", "us-west"]), "east"),
         "nobody": (Target(server="north"), ""),
-    }
+    }  # fmt: skip
     for job, (target, _) in wants.items():
         queue.enqueue("work", {}, id=job, target=target)
     with at_work(east, west):
@@ -335,10 +329,9 @@ def test_settings_by_both_faces(ironclaim_url: str, kind: str, client: Any) -> N
         call("resume", "v")
         assert client.hgetall(queue.model.keys.settings) == {"version": "5", "c:w": "1000", "c:*": "1", "p:w": "0 0"}
         for name, arguments, field in (
-            *(("set_concurrency", ("w", 0), "concurrency"), ("set_concurrency", ("w", 1001), "concurrency")),
-            *(("set_concurrency", ("a b", 1), "worker name"), ("pause", ("",), "worker name")),
-            ("resume", (None,), "worker name"),
-        ):
+            ("set_concurrency", ("w", 0), "concurrency"), ("set_concurrency", ("w", 1001), "concurrency"),
+            ("set_concurrency", ("a b", 1), "worker name"), ("pause", ("",), "worker name"), ("resume", (None,), "worker name"),
+        ):  # fmt: skip
             assert refused(Malformed, None, call, name, *arguments).field == field
         refused(Malformed, "^length_ms: ", call, "pause", "w", length_ms=-1)
         queue.close()

@@ -14,16 +14,12 @@ import pytest
 
 from engine import EngineError, Handlers, Malformed, Queue, Scheduler, Worker
 from engine.logs import JsonFormatter
-from engine.ops.claims import Mark
 from engine.testing import EmbeddedServer
 from engine.worker import executor
 from engine.worker.executor import Executor
 from engine.worker.process import rss_mb
-from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
-from tests.engine.helpers.producing import claim, ids_of, refused, some_handlers
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Mark, Relay, at_work, claim, ids_of, refused, some_handlers, wait_until
 
 HANDLERS = "tests.engine.helpers.runtime_handlers:handlers"
 #: Longer than a busy machine takes to begin with a handler.
@@ -177,7 +173,7 @@ def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue,
 
     with at_work(Scheduler(queue, sweep_ms=50)):
         wait_until(begun_and_left, "it is buried")
-    assert "1 leases ran out, their workers are gone or stand still; the first: job bad" in caplog.messages
+    assert "taken from gone or stalled workers: 1 lease that ran out; the first: job bad" in caplog.messages
     assert caplog.messages.count("job bad is dead: it has crashed too often") == 1
 
 

@@ -23,12 +23,11 @@ EXAMPLES: dict[str, tuple[list[Any], list[Any]]] = {
     "names": ([None, ["job"], ("job",)], [[], ["other"], "job", 7, [7]]),
     "priorities": ([None, (1, 10), [3, 7], (7, 7)], [(7, 3), (0, 3), (3, 11), (3,), 3, "37", (True, 3)]),
     "routes": ([["default"], ("r" * 64,), {"a", "b"}], [[], "gpu", ["r" * 65], [f"r{at}" for at in range(65)], None, 7]),
-    "stack": ([None, "node"], ["two words", "", ["node"], 7]),
-    "region": ([None, "eu"], ["two words", "", ["eu"], 7]),
+    "stack": ([None, "node"], ["two words", "", ["node"], 7]), "region": ([None, "eu"], ["two words", "", ["eu"], 7]),
     "capabilities": ([(), ["gpu", "gpu"], [f"c{at}" for at in range(32)]], ["gpu", [f"c{at}" for at in range(33)], None, 7]),
     "gate": ([None, lambda: True], [True, 7, "open"]),
     "weights": ([[1, 1000], (3, 1)], [None, [1], [1, 2, 3], [0, 1], [1, 1001], [1.5, 1], [True, 1], "31", 7]),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

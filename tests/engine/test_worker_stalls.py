@@ -11,10 +11,7 @@ import pytest
 
 from engine import Queue
 from engine.testing import EmbeddedServer
-from tests.engine.desk import run_texts
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.waiting import rows_of, wait_until
+from tests.engine.using import Workers, raw_client, rows_of, run_texts, wait_until
 
 #: Longer than a busy machine stands still.
 LEASE_MS = 5000

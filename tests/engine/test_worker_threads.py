@@ -23,10 +23,7 @@ from engine.worker.runs import LoopThread
 from engine.worker.several import CALLERS, Loop
 from engine.worker.worker import OpenRun
 from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.producing import raises, refused, some_handlers
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
-from tests.engine.ops import Call, Wait
+from tests.engine.using import DEADLINE_S, Call, Relay, Wait, raises, refused, some_handlers, wait_until
 
 #: So long that no block of these tests is over, however long the machine stands still.
 LONG_MS = 600_000
@@ -335,13 +332,9 @@ def test_what_a_worker_of_a_group_raises_is_raised(ironclaim_url: str) -> None:
         refused(EngineError, "cannot connect", Worker(gone, handlers).run)
 
 
-@pytest.mark.parametrize(
-    ("part", "method"),
-    [
-        *((OpenRun, "close"), (OpenRun, "__init__"), (Loop, "add"), (Executor, "too_large")),
-        *((Executor, "take"), (Executor, "process")),
-    ],
-)
+@pytest.mark.parametrize(("part", "method"), [
+    (OpenRun, "close"), (OpenRun, "__init__"), (Loop, "add"), (Executor, "too_large"), (Executor, "take"), (Executor, "process"),
+])  # fmt: skip
 def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
     part: type, method: str, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

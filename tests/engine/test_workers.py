@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, Queue
-from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Beat, Lease
+from tests.engine.using import HOUR_MS, LEASE_MS, Beat, Desk, Lease, refused
 
 TTL_MS = 30_000
 
@@ -58,15 +56,13 @@ def test_rule_13_one_worker_leads_until_it_sweeps_no_more_or_leaves(desk: Desk) 
     assert desk.tick(1249).beat("a").leads and not desk.beat("b").leads and not desk.sweep("c").leads
     assert desk.tick(1).beat("b").leads, "beats alone keep no lead, nor do the sweeps of others"
     assert not desk.beat("a").leads and not desk.sweep("a").leads and desk.sweep("b").leads
-    desk.tick(600)
-    assert not desk.beat("a", sweep_ms=500).leads, "it has swept in time, by the interval of this one"
+    assert not desk.tick(600).beat("a", sweep_ms=500).leads, "it has swept in time, by the interval of this one"
     assert desk.tick(25).beat("a", sweep_ms=500).leads, "who sweeps more often takes the lead of who does not"
     assert desk.tick(1000).sweep("a", yields=True).leads and not desk.beat("b").leads
     desk.tick(250)
     assert desk.sweep("a", yields=True).leads and desk.beat("b").leads, "a sweep that leaves something to others does not count"
     assert desk.did(replace(desk.beat_operation("b"), until_ms=0)).redis.exists(desk.keys.leader) == 0
-    desk.run(replace(desk.beat_operation("c"), until_ms=0))
-    assert desk.beat("a").leads, "who does not lead ends nobody's lead"
+    assert desk.did(replace(desk.beat_operation("c"), until_ms=0)).beat("a").leads, "who does not lead ends nobody's lead"
 
 
 def test_rule_10_a_leader_that_died_before_the_clock_stepped_back_is_succeeded_at_once(desk: Desk) -> None:
@@ -160,6 +156,12 @@ def test_rule_11_a_look_for_orphans_that_arrives_first_after_a_stall_takes_nothi
     assert taken(desk) == ["j0"] and desk.finish(lease, lost) == [("ok", "finished"), ("stale", "")]
 
 
+def test_rule_11_a_worker_that_is_gone_is_found_half_a_ttl_after_the_stall(desk: Desk) -> None:
+    claim_long(desk, "a", "j1")
+    assert desk.tick(600_000).beat("b").orphaned is False and others_beat(desk, 20_000) is True
+    assert taken(desk) == ["j1"]
+
+
 def test_rule_10_a_clock_that_steps_back_does_not_keep_the_dead_alive(desk: Desk) -> None:
     assert desk.beaten("b").tick(-HOUR_MS).beat("b").result == "ok"
     assert desk.redis.zscore(desk.keys.workers, "b" * 16) == desk.now_ms + TTL_MS
@@ -228,15 +230,13 @@ def test_bad_input_is_refused_before_anything_is_sent() -> None:
 
 def test_rule_07_a_beat_that_ran_out_on_its_way_lists_nobody_and_takes_no_lead(desk: Desk) -> None:
     gone = desk.call(desk.beat_operation("a"))
-    desk.tick(TTL_MS - 1).beat("b")
-    reply = desk.did(replace(desk.beat_operation("b"), until_ms=0)).tick(1).send(gone)
+    reply = desk.tick(TTL_MS - 1).beaten("b").did(replace(desk.beat_operation("b"), until_ms=0)).tick(1).send(gone)
     assert (reply.result, reply.leads) == ("repeated", False)
     assert not desk.redis.exists(desk.keys.workers, desk.keys.worker("a" * 16), desk.keys.leader)
 
 
 def test_who_died_before_the_clock_stepped_back_is_not_listed_until_it_is_there_again(desk: Desk) -> None:
-    desk.beaten("a").tick(-HOUR_MS).beat("b")
-    assert desk.redis.zscore(desk.keys.workers, "a" * 16) == desk.now_ms + TTL_MS
+    assert desk.beaten("a").tick(-HOUR_MS).beaten("b").redis.zscore(desk.keys.workers, "a" * 16) == desk.now_ms + TTL_MS
     assert others_beat(desk, 40_000), "it counts as one that has stopped"
 
 

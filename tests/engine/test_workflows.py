@@ -8,12 +8,10 @@ from engine import Handlers, Malformed, Queue, UnsupportedFeature, Worker, model
 from engine.options import PLAIN
 from engine.queue import workflows
 from engine.queue.producing import Steps
-from tests.engine.desk import Desk
 from tests.engine.helpers.by_hand import altered, bury, revive
 from tests.engine.helpers.lanes_state import members as in_order
 from tests.engine.helpers.lanes_state import names_of
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Altered, Bury, DeadlineBound, Enqueue, Failure, Finish, Operation, Relatives, Value
+from tests.engine.using import Altered, Bury, DeadlineBound, Desk, Enqueue, Failure, Finish, Operation, Relatives, Value, refused
 
 pytestmark = pytest.mark.feature("BQ35")
 
@@ -35,10 +33,17 @@ def revived(desk: Desk, *jobs: str) -> list[tuple[str, str | None]]:
     return [(item.result, item.holder) for item in reply.items]
 
 
-def dead_family(desk: Desk) -> None:
+def dead_family(desk: Desk) -> Desk:
     """A parent that died, its child and the child's child."""
     bury(desk.enqueue("p").enqueue("child", needs=("p",)).enqueue("grandchild", needs=("child",)), "p")
     assert places(desk.swept().swept(), "p", "child", "grandchild") == ["dead"] * 3
+    return desk
+
+
+def requeued(desk: Desk, *jobs: str) -> Desk:
+    """A person requeues them."""
+    altered(desk, "requeue", "dead", *jobs)
+    return desk
 
 
 def finish_all(desk: Desk, worker: str = "w") -> list[str]:
@@ -54,13 +59,11 @@ def finish_all(desk: Desk, worker: str = "w") -> list[str]:
 
 
 def test_rule_25_a_child_that_was_buried_with_its_parent_waits_for_it_again(desk: Desk) -> None:
-    dead_family(desk)
-    assert members(desk, desk.keys.lost("p")) == {"child"} and members(desk, desk.keys.lacks("child")) == {"p"}
+    assert members(dead_family(desk), desk.keys.lost("p")) == {"child"} and members(desk, desk.keys.lacks("child")) == {"p"}
     assert desk.redis.exists(desk.keys.needs("child"), desk.keys.feeds("p")) == 0
     for key in (desk.keys.lost("p"), desk.keys.lacks("child")):
         assert int(desk.redis.pexpiretime(key)) == desk.now_ms + 90 * 86_400_000
-    altered(desk, "requeue", "dead", "p")
-    assert revived(desk, "child", "grandchild", "p") == [("done", None), ("done", None), ("changed", None)]
+    assert revived(requeued(desk, "p"), "child", "grandchild", "p") == [("done", None), ("done", None), ("changed", None)]
     assert places(desk, "p", "child", "grandchild") == ["lane", "blocked", "blocked"]
     assert members(desk, desk.keys.needs("grandchild")) == {"child"} and members(desk, desk.keys.feeds("p")) == {"child"}
     assert members(desk, desk.keys.feeding) == {"p", "child"}
@@ -77,19 +80,16 @@ def test_a_child_of_which_another_parent_is_dead_stays_dead_until_that_is_requeu
     assert members(desk, desk.keys.lacks("child")) == {"p1", "p2"}, "the end of p3 was heard"
     assert members(desk, desk.keys.lost("p2")) == {"child"}, "so is that of p2"
     assert revived(desk, "child") == [("orphan", "p1")]
-    altered(desk, "requeue", "dead", "p1")
-    before = desk.dump()
+    before = requeued(desk, "p1").dump()
     assert revived(desk, "child") == [("orphan", "p2")]
     changed = {key for key, value in desk.dump().items() if value != before.get(key)}
     assert {key.removeprefix(desk.keys.prefix).split(":")[0] for key in changed} == {"op"}
-    altered(desk, "requeue", "dead", "p2")
-    assert revived(desk, "child") == [("done", None)]
+    assert revived(requeued(desk, "p2"), "child") == [("done", None)]
     assert members(desk, desk.keys.needs("child")) == {"p1", "p2"} and finish_all(desk)[-1] == "child"
 
 
 def test_a_revived_child_waits_for_its_own_time_where_its_parents_have_finished(desk: Desk) -> None:
-    bury(desk.family(delay_ms=600_000), "p")
-    altered(desk.swept(), "requeue", "dead", "p")
+    requeued(bury(desk.family(delay_ms=600_000), "p").swept(), "p")
     assert finish_all(desk) == ["p"] and revived(desk, "child") == [("done", None)]
     assert places(desk, "child") == ["due"] and finish_all(desk.swept(600_000)) == ["child"]
 
@@ -97,8 +97,7 @@ def test_a_revived_child_waits_for_its_own_time_where_its_parents_have_finished(
 @pytest.mark.parametrize("again", [False, True], ids=["never sent again", "sent again"])
 def test_rule_25_a_child_whose_revival_was_cut_off_stands_in_one_place(desk: Desk, again: bool) -> None:
     for writes in desk.each_cut():
-        dead_family(desk)
-        altered(desk, "requeue", "dead", "p")
+        requeued(dead_family(desk), "p")
         operation = revive(desk, "child")
         desk.cut_off(operation, writes)
         assert not again or places(desk.did(operation), "child") == ["blocked"], writes
@@ -110,8 +109,7 @@ def test_rule_25_a_child_whose_revival_was_cut_off_stands_in_one_place(desk: Des
 def test_rule_25_a_revival_cut_off_after_any_write_is_completed_by_the_next_wherever_the_child_is(desk: Desk, then: str) -> None:
     """The worker does what it is called after what is cut off; the script of that is never sent again."""
     for writes in desk.each_cut():
-        dead_family(desk)
-        altered(desk, "requeue", "dead", "p")
+        requeued(dead_family(desk), "p")
         desk.finished(desk.claim()[0].lease).swept().cut_off(revive(desk, "child"), writes)
         held = desk.claim() if then != "looks" else []
         for job in held:
@@ -133,16 +131,24 @@ def test_rule_25_a_revival_cut_off_after_any_write_is_completed_by_the_next_wher
 
 
 def test_rule_25_what_led_to_a_child_goes_with_its_requeue(desk: Desk) -> None:
-    desk.enqueue("p", "q").enqueue("c1", "c2", "c3", needs=("p", "q")).enqueue("grandchild", needs=("c3",))
-    bury(desk, "p", "q")
-    altered(desk.sweeps(4), "requeue", "dead", "c1")
-    altered(desk, "discard", "dead", "c2")
+    bury(desk.enqueue("p", "q").enqueue("c1", "c2", "c3", needs=("p", "q")).enqueue("grandchild", needs=("c3",)), "p", "q")
+    altered(requeued(desk.sweeps(4), "c1"), "discard", "dead", "c2")
     assert members(desk, desk.keys.lost("p")) == {"c3"}
     assert names_of(desk, desk.keys.lacks("*")) == ["c3", "grandchild"]
-    altered(desk, "requeue", "dead", "p", "q", "c3")
+    requeued(desk, "p", "q", "c3")
     # It leads to one that is dead still.
     assert members(desk, desk.keys.lost("p")) == {"c3"} and revived(desk, "grandchild") == [("done", None)]
     assert names_of(desk, desk.keys.lacks("*")) == [] and members(desk, desk.keys.lost("c3")) == set()
+
+
+def test_rule_25_a_child_whose_lacked_parents_have_all_finished_since_lacks_none(desk: Desk) -> None:
+    """Those that had finished before its burial may be forgotten by now."""
+    desk.enqueue("early", "late", "p").enqueue("child", needs=("early", "late", "p"))
+    found = {job.lease.job: job.lease for job in desk.claim()}
+    altered(desk.finished(found["early"]).buried(found["p"]).swept(), "requeue", "dead", "p")
+    desk.redis.srem(desk.keys.lacks("child"), "p")
+    desk.finished(found["late"]).swept().tick(60_000).redis.delete(desk.keys.done)
+    assert revived(desk, "child") == [("done", None)] and places(desk, "child") == ["lane"]
 
 
 def test_children_of_which_nothing_is_noted_wait_for_all_that_they_need(desk: Desk) -> None:
@@ -156,8 +162,7 @@ def test_children_of_which_nothing_is_noted_wait_for_all_that_they_need(desk: De
 
 
 def test_a_job_that_has_the_id_of_an_earlier_child_is_no_child(desk: Desk) -> None:
-    dead_family(desk)
-    altered(desk, "requeue", "dead", "child")
+    requeued(dead_family(desk), "child")
     desk.finished(*[job.lease for job in desk.claim()]).swept(600_000).swept().enqueue("child")
     done = carried(desk, workflows.cancelling(desk.queue.model, "p", 100))
     assert (done.changed, done.left) == (0, 0) and places(desk, "child") == ["lane"]
@@ -172,16 +177,14 @@ def test_a_child_of_a_parent_that_was_cancelled_stays_dead(desk: Desk) -> None:
 
 
 def test_a_child_that_was_requeued_by_hand_and_died_by_itself_waits_for_nobody_again(desk: Desk) -> None:
-    dead_family(desk)
-    altered(desk, "requeue", "dead", "child")
-    bury(desk, "child")
-    altered(desk.swept(), "requeue", "dead", "p")
+    requeued(dead_family(desk), "child")
+    requeued(bury(desk, "child").swept(), "p")
     assert revived(desk, "child") == [("changed", None)] and places(desk, "child") == ["dead"]
 
 
 def test_a_child_whose_unique_key_another_job_has_by_now_stays_dead(desk: Desk) -> None:
     bury(desk.enqueue("p").enqueue("child", needs=("p",), unique="u"), "p")
-    altered(desk.swept().enqueue("other", unique="u"), "requeue", "dead", "p")
+    requeued(desk.swept().enqueue("other", unique="u"), "p")
     assert revived(desk, "child") == [("held", "other")] and finish_all(desk) == ["p", "other"]
     assert revived(desk, "child") == [("done", None)] and desk.redis.get(desk.keys.unique("u")) == b"child"
     assert finish_all(desk) == ["child"]
@@ -190,27 +193,23 @@ def test_a_child_whose_unique_key_another_job_has_by_now_stays_dead(desk: Desk) 
 def test_a_revived_child_reads_what_its_finished_parents_have_left(desk: Desk) -> None:
     desk.enqueue("good", "bad").enqueue("child", needs=("good", "bad"))
     found = {job.lease.job: job.lease for job in desk.claim()}
-    desk.run(Finish((found["good"],), values=(Value(0, b"7", 60_000, 1),)))
-    desk.did(Bury((Failure(found["bad"], "no"),))).sweeps(4)
+    desk.did(Finish((found["good"],), values=(Value(0, b"7", 60_000, 1),))).did(Bury((Failure(found["bad"], "no"),))).sweeps(4)
     assert in_order(desk, desk.keys.keeping) == [], "a dead child reads nothing"
-    altered(desk, "requeue", "dead", "bad")
-    assert revived(desk, "child") == [("done", None)]
+    assert revived(requeued(desk, "bad"), "child") == [("done", None)]
     (job,) = [job for job in desk.swept(600_000).claim() if job.lease.job == "bad"]
-    (child,) = desk.did(Finish((job.lease,), values=(Value(0, b"8", 60_000, 1),))).claim("b")
+    child = desk.did(Finish((job.lease,), values=(Value(0, b"8", 60_000, 1),))).one("b")
     assert child.lease.job == "child" and b'"value":7' in child.left[1] and b'"value":8' in child.left[2]
 
 
 def test_what_a_discarded_parent_led_to_is_forgotten(desk: Desk) -> None:
-    dead_family(desk)
-    altered(desk, "discard", "dead", "p", "child", "grandchild")
+    altered(dead_family(desk), "discard", "dead", "p", "child", "grandchild")
     assert [key for key in desk.swept().dump() if key.split(":")[-2] in ("lost", "lacks")] == []
 
 
 def test_keys_of_another_type_stop_no_sweep(desk: Desk) -> None:
     desk.enqueue("p", "q").enqueue("child", needs=("p", "q")).redis.set(desk.keys.lost("p"), "foreign")
     desk.redis.set(desk.keys.lacks("child"), "foreign")
-    bury(desk, "p", "q")
-    assert places(desk.swept(), "child") == ["dead"] and desk.redis.get(desk.keys.lost("p")) == b"foreign"
+    assert places(bury(desk, "p", "q").swept(), "child") == ["dead"] and desk.redis.get(desk.keys.lost("p")) == b"foreign"
 
 
 def test_relatives_come_in_pages_and_callbacks_are_none(desk: Desk) -> None:
@@ -249,22 +248,20 @@ def carried(desk: Desk, steps: Steps[Any], calls: int | None = None) -> Any:
         return end.value
 
 
-def diamond(desk: Desk) -> None:
+def diamond(desk: Desk) -> Desk:
     """`a` before `b1` and `b2`, `b3` beside `b1`, and `c` after all of these; `ready` has finished before."""
     finish_all(desk.enqueue("ready"))
     desk.enqueue("a").enqueue("b1", needs=("a", "ready")).enqueue("b2", needs=("a",))
-    desk.enqueue("b3", needs=("a", "b1")).enqueue("c", needs=("b1", "b2", "b3"))
+    return desk.enqueue("b3", needs=("a", "b1")).enqueue("c", needs=("b1", "b2", "b3"))
 
 
 def bury_a(desk: Desk) -> None:
-    desk.bury(desk.one("g", limit=1).lease)
-    assert places(desk.sweeps(4), "a", "b1", "b2", "b3", "c") == ["dead"] * 5
+    assert places(desk.buried(desk.one("g", limit=1).lease).sweeps(4), "a", "b1", "b2", "b3", "c") == ["dead"] * 5
 
 
 @pytest.mark.parametrize("asked", ["a", "b2", "c"])
 def test_a_workflow_is_the_same_from_any_of_its_jobs(desk: Desk, asked: str) -> None:
-    diamond(desk)
-    found = carried(desk.enqueue("stranger"), workflows.looking(desk.queue.model, asked, 100))
+    found = carried(diamond(desk).enqueue("stranger"), workflows.looking(desk.queue.model, asked, 100))
     order = [job.id for job in found.jobs]
     assert sorted(order) == ["a", "b1", "b2", "b3", "c", "ready"] and order[-1] == "c"
     assert {job.id: job.needs for job in found.jobs}["c"] == ("b1", "b2", "b3")
@@ -279,8 +276,7 @@ def test_a_workflow_is_the_same_from_any_of_its_jobs(desk: Desk, asked: str) -> 
 
 @pytest.mark.parametrize("how", ["requeue", "retry"])
 def test_a_dead_parent_comes_back_with_all_that_was_buried_with_it(desk: Desk, how: str) -> None:
-    diamond(desk)
-    bury_a(desk)
+    bury_a(diamond(desk))
     if how == "requeue":
         done = carried(desk, workflows.requeueing(desk.queue.model, "a"))
         assert done == Altered("a", "done", "dead", children=4)
@@ -294,8 +290,7 @@ def test_a_dead_parent_comes_back_with_all_that_was_buried_with_it(desk: Desk, h
 @pytest.mark.parametrize("how", ["requeue", "retry"])
 @pytest.mark.parametrize("calls", range(5))
 def test_a_walk_that_was_cut_off_goes_on_when_it_is_begun_again(desk: Desk, how: str, calls: int) -> None:
-    diamond(desk)
-    bury_a(desk)
+    bury_a(diamond(desk))
     model = desk.queue.model
     steps = {"requeue": lambda: workflows.requeueing(model, "a"), "retry": lambda: workflows.retrying(model, "c", 100)}
     assert carried(desk, steps[how](), calls) is None or calls == 4
@@ -322,8 +317,7 @@ def test_children_that_stay_dead_are_counted(desk: Desk) -> None:
 
 @pytest.mark.parametrize("asked", ["a", "c"])
 def test_a_workflow_is_cancelled_children_first(desk: Desk, asked: str) -> None:
-    diamond(desk)
-    (held,) = desk.claim()
+    held = diamond(desk).one()
     done = carried(desk, workflows.cancelling(desk.queue.model, asked, 100))
     assert (done.changed, done.left, done.more) == (5, 0, False)
     assert desk.finish(held.lease) == [("stale", "cancelled")]
@@ -333,8 +327,7 @@ def test_a_workflow_is_cancelled_children_first(desk: Desk, asked: str) -> None:
 
 
 def test_a_cancel_that_was_cut_off_leaves_parents_that_run(desk: Desk) -> None:
-    diamond(desk)
-    carried(desk, workflows.cancelling(desk.queue.model, "a", 100), 2)
+    carried(diamond(desk), workflows.cancelling(desk.queue.model, "a", 100), 2)
     assert [desk.places(job) for job in ("a", "b1", "c")] == [{"lane"}, {"blocked"}, {"ended"}]
     done = carried(desk, workflows.cancelling(desk.queue.model, "a", 100))
     assert (done.changed, done.left) == (3, 0)

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from engine import Queue, Scheduler
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import at_work, wait_until
 
 #: Begins as a machine without zone files does; `tzdata` is as good as not installed.
 BLIND = "import sys; sys.modules['tzdata'] = None\n"

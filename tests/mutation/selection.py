@@ -13,8 +13,10 @@ _SCOUT_S, _NAMED_S = 1.5, 10.0
 #: They play each script by itself, and see most of what an edit of one changes.
 _STORED_CALLS = "tests/conformance/test_calls.py::"
 _WORD = re.compile(r"[a-z]+")
-#: Words of paths that say nothing of a subject.
-_COMMON = frozenset({"lua", "engine", "modules", "test", "py", "lane", "part", "model"})
+#: Tests of a resolver are called those of resolving, tests of a measure those of measures.
+_ENDING = re.compile(r"(?:ing|er|or|ed|es|s|e)$")
+#: What is left of words of paths that say nothing of a subject.
+_COMMON = frozenset({"lua", "engin", "modul", "test", "py", "lan", "part", "model"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def order(
 
 
 def _words(path: str) -> set[str]:
-    return {word.rstrip("s") for word in _WORD.findall(path.lower())} - _COMMON
+    return {_ENDING.sub("", word) for word in _WORD.findall(path.lower())} - _COMMON
 
 
 def _rank(test: Case, subject: set[str], first: Collection[str]) -> tuple[bool, int, float]:

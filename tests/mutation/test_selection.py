@@ -85,9 +85,9 @@ def test_a_slower_test_that_is_named_for_the_subject_is_not_put_off() -> None:
 
 
 def test_all_tests_of_a_file_that_is_named_for_the_subject_come_before_others() -> None:
-    more = [case(f"tests/test_{file}.py::test_{at}", seconds=1) for at in range(9) for file in ("else", "pick_all")]
+    more = [case(f"tests/test_{file}.py::test_{at}", seconds=1) for at in range(9) for file in ("else", "picking")]
     found = order(Record("f", more, {FILE: {40: (1 << 18) - 1}}), edit(40)).others
-    assert [test.file for test in found] == ["tests/test_pick_all.py"] * 6 + ["tests/test_else.py"] * 6
+    assert [test.file for test in found] == ["tests/test_picking.py"] * 6 + ["tests/test_else.py"] * 6
 
 
 def test_a_budget_and_files_leave_tests_out() -> None:

@@ -13,6 +13,7 @@ from reports.checks import h3_recorder_sound as h3
 from reports.facts import MS, ClockLook, Drop, Process, Run, Snapshot, Stage, Usage, samples_min
 from reports.file_facts import FileFacts, ObservedCall
 from reports.hosts import Host
+from reports.measure import recorder_share
 from tests.golden import Told, tells
 
 S = 1_000 * MS
@@ -252,6 +253,8 @@ def instruments() -> Told:
         run = replace(easy, drops=tuple(Drop(round(at_s * S), 1) for at_s in times))
         yield f"late {name}", (h3.lagged(run), catch_up.late(run), catch_up.spans(run))
     yield "unsampled", [h3.unsampled(run) for run in (SOUND, replace(SOUND, cpu={}), Run({}, {}))]
+    written = [filed(SOUND, one.name.removesuffix(".jsonl"), recorder_ns=S) for one in FILES]
+    yield "recorder's share", [recorder_share(run) for run in (SOUND, *written, Run({}, {}))]
     usages = tuple(Usage(S + ns, 2 * S - 2 * ns, 0.1) for ns in EDGE)
     yield "loaded", [one.start_ns for one in h3.loaded(replace(SOUND, cpu={"a": usages}))]
     for calibration in (None, {}, {"lag_ms": 49}, {"lag_ms": 51}, {"lag_ms": 99.9}, {"lag_ms": 101}):

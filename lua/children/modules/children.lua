@@ -279,9 +279,9 @@ end
 -- parent becomes claimable. A child that must not run without the parent is buried, and its own children
 -- follow in a later call. `handing` holds the ended parents, with `+` (finished) or `-` before their id,
 -- until all of their children are handled. If an id is used again, children older than the new job waited for
--- the earlier job. Returns whether some are left; the wake lists to push are added to `wakes`.
+-- the earlier job. Returns whether some are left to be told; the wake lists to push are added to `wakes`.
 local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
-  local handing, reads = prefix .. 'handing', 10000
+  local handing, reads, stuck = prefix .. 'handing', 10000, 0
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
     local id, handled = string.sub(member, 2), 0
     local feeds = prefix .. 'feeds:' .. id
@@ -296,6 +296,7 @@ local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
     local size = redis.pcall('SCARD', feeds)
     -- If `feeds` has another type, the children of that parent wait until it is gone. Those of others do not.
     local foreign = type(size) == 'table'
+    if foreign then stuck = stuck + 1 end
     if foreign or not open then size = 0 end
     if size > 10000 then size = 0 end
     if size > reads then break end
@@ -317,7 +318,7 @@ local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
     end
     if most <= 0 then break end
   end
-  return redis.call('EXISTS', handing) == 1
+  return redis.call('ZCARD', handing) > stuck
 end
 
 -- Release the results of parents, each when none of its children waits or runs any more (rule 25). A kept

@@ -1,7 +1,8 @@
 """Writes the corpus of recorded calls: `python -m tests.conformance.calls`.
 
 Without an option the stored calls are played once more, and what they come to is stored: after a change of a reply or of a key.
-With --choose, tests are run and other calls chosen from theirs: after a change of what scripts take, or for a new script.
+With --choose, tests are run, and from their calls and the stored ones others are chosen: after a change of what scripts take, or
+for a new script. So those stay whose test has gone since.
 """
 
 import argparse
@@ -64,7 +65,9 @@ def _chosen(tests: list[str]) -> dict[str, dict[Episode, list[str]]]:
     with tempfile.TemporaryDirectory() as folder, EmbeddedServer() as server, closing(Wire(server.port)) as wire:
         lua = marked_scripts(Path(folder) / "lua")
         for model, episodes in catcher.found.items():
-            player, same = Player(wire, model, lua, telling), _same(model, episodes.values())
+            stored = [episode for episode, _ in read(CORPUS / f"{model}.txt")]
+            there = {episode.steps: episode for episode in stored} | episodes
+            player, same = Player(wire, model, lua, telling), _same(model, there.values())
             costs = {one: size for one, lines in same.items() if (size := sum(map(len, lines))) < MOST_OF_ONE}
             reached = {episode: lines_of(player, episode) for episode in costs}
             best = choose(reached, costs, MOST_OF_LANES if model == "lanes" else MOST)

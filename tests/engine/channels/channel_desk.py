@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import redis
 
@@ -12,6 +12,7 @@ from engine.models.dsps import DspsModel
 from engine.ops import channels as ops
 from engine.ops.base import Call, Operation
 from engine.redis.driver import SyncDriver
+from tests.engine.desk import then
 
 #: T of an expiry of 300 s.
 TTL_S = 315
@@ -51,6 +52,9 @@ class Calls:
         self._nonce += 1
         return f"{self._nonce:016x}"
 
+    #: The same, whatever is answered: the next step follows in the same line.
+    subscribed, published, fetched, acknowledged = map(then, ("subscribe", "publish", "fetch", "acknowledge"))
+
 
 class ChannelDesk(Calls):
     """One channel. Redis-py's own types leave its replies unknown."""
@@ -76,12 +80,13 @@ class ChannelDesk(Calls):
 
     # -- raw keys
 
-    def place(self, *, clock: int | None = None, ttl_s: int = TTL_S, **cursors: int) -> None:
+    def place(self, *, clock: int | None = None, ttl_s: int = TTL_S, **cursors: int) -> Self:
         """Write the clock and cursors as a client of the original would."""
         if clock is not None:
             self.redis.set(self.keys.clock, clock, ex=ttl_s)
         for subscriber, cursor in cursors.items():
             self.redis.set(self.keys.cursor(subscriber), cursor, ex=ttl_s)
+        return self
 
     def foreign(self, id: str, ttl_s: int = TTL_S) -> int:
         """Publish as a client of the original does; the message's clock."""
@@ -114,11 +119,12 @@ class ChannelDesk(Calls):
         until_ms = self.now_ms()
         return {key for key, end_ms in self.lives().items() if since_ms <= end_ms - ttl_s * 1000 <= until_ms}
 
-    def age(self, by_s: int) -> None:
+    def age(self, by_s: int) -> Self:
         """Let every key live shorter by so much, as if that time had gone by. Those that would have ended are deleted."""
         for key, end_ms in self.lives().items():
             # One whose time is over is deleted by this.
             self.redis.pexpireat(key, end_ms - by_s * 1000)
+        return self
 
     def backup(self) -> Callable[..., None]:
         """All keys as they are now; what this returns puts them back, after `aged_s`."""

@@ -60,8 +60,7 @@ def search(desk: ChannelDesk, calls_max: int, most: int = 64) -> tuple[FetchRepl
 @pytest.mark.feature("DS09", "DS10", model="dsps")
 def test_expired_messages_in_front_wedge_nobody(desk: ChannelDesk) -> None:
     """The original: 65 expired in front and max = 64 give nothing for ever, and max = 1 stops at the first one."""
-    desk.subscribe()
-    publish(desk, names(70))
+    publish(desk.subscribed(), names(70))
     expire(desk, range(1, 66))
     for most in (64, 1):
         reply = desk.fetch(most=most)
@@ -72,8 +71,7 @@ def test_expired_messages_in_front_wedge_nobody(desk: ChannelDesk) -> None:
 
 
 def test_when_all_have_expired_the_reply_says_up_to_where(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    publish(desk, names(70))
+    publish(desk.subscribed(), names(70))
     expire(desk, range(1, 71))
     reply = desk.fetch()
     assert (reply.items, reply.cursor, reply.upto, reply.more, reply.searching) == ((), 0, 70, False, False)
@@ -81,8 +79,7 @@ def test_when_all_have_expired_the_reply_says_up_to_where(desk: ChannelDesk) -> 
 
 
 def test_a_gap_in_the_middle(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    publish(desk, names(30))
+    publish(desk.subscribed(), names(30))
     expire(desk, range(6, 26))
     reply = desk.fetch(most=7)
     assert [at for at, _ in reply.items] == [1, 2, 3, 4, 5, 26, 27] and reply.upto == 27
@@ -90,8 +87,7 @@ def test_a_gap_in_the_middle(desk: ChannelDesk) -> None:
 
 @pytest.mark.feature("DS10", "DS11", model="dsps")
 def test_most_and_more(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    publish(desk, names(5))
+    publish(desk.subscribed(), names(5))
     for most, more in ((0, True), (1, True), (4, True), (5, False), (1_000, False)):
         reply = desk.fetch(most=most)
         assert ids(reply) == names(min(most, 5)) and reply.more is more and not reply.searching and reply.upto == min(most, 5)
@@ -108,17 +104,14 @@ def test_a_fetch_ends_before_it_carries_more_than_a_mebibyte(desk: ChannelDesk) 
     assert (len(reply.items), reply.upto, reply.more) == (2, 2, True)
     desk.acknowledge(2)
     desk.run(Publish((NewMessage("huge", b'"%b"' % (b"x" * 1_500_000)), NewMessage("small", b"1")), TTL_S, not_after_ms=NEVER_MS))
-    desk.acknowledge(4)
-    assert ids(desk.fetch()) == ["huge"], "one at least"
+    assert ids(desk.acknowledged(4).fetch()) == ["huge"], "one at least"
 
 
 @pytest.mark.feature("DS18", model="dsps")
 @pytest.mark.parametrize("most", [64, 2])
 def test_a_batch_across_the_wrap_is_acknowledged_as_one(desk: ChannelDesk, most: int) -> None:
     """The original's receipt is for the largest clock, so what came after the wrap comes again."""
-    desk.place(clock=CLOCK_MAX - 2)
-    desk.subscribe()
-    desk.publish(*names(5))
+    desk.place(clock=CLOCK_MAX - 2).subscribed().publish(*names(5))
     clocks = [CLOCK_MAX - 1, CLOCK_MAX, CLOCK_MIN, CLOCK_MIN + 1, CLOCK_MIN + 2]
     assert {key: desk.redis.exists(desk.keys.body(key)) for key in clocks} == dict.fromkeys(clocks, 1)
     got: list[int] = []
@@ -129,14 +122,11 @@ def test_a_batch_across_the_wrap_is_acknowledged_as_one(desk: ChannelDesk, most:
     assert got == clocks and not desk.fetch().items
     # One subscriber more, who starts there, and everything goes on.
     assert desk.subscribe("late").cursor == CLOCK_MIN + 2
-    desk.publish("after")
-    assert ids(desk.fetch("late")) == ids(desk.fetch()) == ["after"]
+    assert ids(desk.published("after").fetch("late")) == ids(desk.fetch()) == ["after"]
 
 
 def test_expired_messages_around_the_wrap(desk: ChannelDesk) -> None:
-    desk.place(clock=CLOCK_MAX - 100)
-    desk.subscribe()
-    publish(desk, names(200))
+    publish(desk.place(clock=CLOCK_MAX - 100).subscribed(), names(200))
     expire(desk, range(CLOCK_MAX - 99, CLOCK_MAX + 51))
     reply, calls = search(desk, 1)
     assert ids(reply) == names(50, 150) and calls == 1 and reply.upto == desk.fetch().clock
@@ -144,10 +134,8 @@ def test_expired_messages_around_the_wrap(desk: ChannelDesk) -> None:
 
 @pytest.mark.parametrize("far", [CLOCK_MAX - 5, 10**9, 1_500])
 def test_2_to_the_53_empty_clocks_are_no_work(desk: ChannelDesk, far: int) -> None:
-    desk.subscribe()
-    desk.redis.set(desk.keys.clock, far, ex=TTL_S)
-    desk.publish("m1", "m2")
-    reply, _ = search(desk, 2)
+    desk.subscribed().redis.set(desk.keys.clock, far, ex=TTL_S)
+    reply, _ = search(desk.published("m1", "m2"), 2)
     assert ids(reply) == ["m1", "m2"] and (reply.cursor, reply.upto, reply.clock) == (0, far + 2, far + 2)
     with desk.commands() as found:
         assert replace(desk.fetch(), srv_us=0) == replace(reply, srv_us=0)
@@ -157,36 +145,27 @@ def test_2_to_the_53_empty_clocks_are_no_work(desk: ChannelDesk, far: int) -> No
 @pytest.mark.parametrize("count", [1, 50, 500, LATER])
 @pytest.mark.parametrize("start", [0, CLOCK_MAX - 25, -3])
 def test_what_foreign_clients_published_is_found(desk: ChannelDesk, count: int, start: int) -> None:
-    desk.place(clock=start)
-    desk.subscribe()
-    made = foreign(desk, count)
+    made = foreign(desk.place(clock=start).subscribed(), count)
     # Alone, then behind a message of ours, which comes to know of a few at once.
     reply, _ = search(desk, count // 500 + 2)
     assert ids(reply) == made[:64]
-    desk.publish("ours")
-    assert drain(desk) == [*made, "ours"]
+    assert drain(desk.published("ours")) == [*made, "ours"]
 
 
 @pytest.mark.parametrize("count", [50, 500, LATER])
 def test_a_publish_of_ours_comes_to_know_of_a_few_foreign_ones_and_leaves_many_to_fetches(desk: ChannelDesk, count: int) -> None:
-    desk.subscribe()
-    desk.publish("first")
-    made = foreign(desk, count)
+    made = foreign(desk.subscribed().published("first"), count)
     with bounded(desk), desk.commands() as found:
         desk.publish("ours")
     assert found.get("pttl", 0) == (count if count <= 100 else 0)
     second = foreign(desk, 3)
-    desk.publish("again")
-    assert drain(desk) == ["first", *made, "ours", *second, "again"]
+    assert drain(desk.published("again")) == ["first", *made, "ours", *second, "again"]
 
 
 @pytest.mark.parametrize("start", [0, CLOCK_MAX - 1_500, CLOCK_MAX - 2_000, CLOCK_MIN + 10])
 def test_a_subscriber_that_came_after_foreign_messages_is_given_none_of_them(desk: ChannelDesk, start: int) -> None:
     """Its cursor is past the index, whose way round the circle leads to what is older."""
-    desk.place(clock=start)
-    desk.subscribe("early")
-    desk.publish("first")
-    made, at = foreign(desk, 2_000), desk.subscribe("late").clock
+    made, at = foreign(desk.place(clock=start).subscribed("early").published("first"), 2_000), desk.subscribe("late").clock
     assert at is not None
     desk.publish("ours")
     for _ in range(5):
@@ -204,8 +183,7 @@ def test_a_channel_of_foreign_clients_alone(desk: ChannelDesk) -> None:
     """No index at all: a cursor far behind, most of whose messages are gone."""
     made = foreign(desk, 3_000)
     expire(desk, range(1, 2_900))
-    desk.place(s=0)
-    reply, calls = search(desk, 5)
+    reply, calls = search(desk.place(s=0), 5)
     assert ids(reply) == made[2_899:2_963] and calls == 4 and drain(desk) == made[2_899:]
 
 
@@ -213,8 +191,7 @@ def test_many_keys_and_more_clocks_are_scanned_step_by_step(desk: ChannelDesk) -
     """Another program's keys are in the way, too."""
     for start in range(0, 5_000, 1_000):
         desk.redis.mset({f"other:{number}": "" for number in range(start, start + 1_000)})
-    desk.place(clock=3, s=0)
-    made = foreign(desk, 2)
+    made = foreign(desk.place(clock=3, s=0), 2)
     desk.redis.set(desk.keys.clock, 10**15)
     made += foreign(desk, 2)
     reply, calls = search(desk, 20)
@@ -224,16 +201,14 @@ def test_many_keys_and_more_clocks_are_scanned_step_by_step(desk: ChannelDesk) -
     desk.place(other=0)
     for _ in range(2):
         assert desk.fetch().searching and desk.fetch("other").searching
-    desk.publish("ours")
-    reply, calls = search(desk, 20)
+    reply, calls = search(desk.published("ours"), 20)
     assert ids(reply) == [*made, "ours"] and calls <= 4 and ids(desk.fetch("other")) == [*made, "ours"]
 
 
 def test_a_scan_begins_again_on_another_server(desk: ChannelDesk) -> None:
     """Its cursor is worth nothing where the keys lie in another order."""
     desk.redis.mset({f"other:{number}": "" for number in range(3_000)})
-    desk.place(clock=10**15, s=0)
-    made, last = foreign(desk, 40), b""
+    made, last = foreign(desk.place(clock=10**15, s=0), 40), b""
     while desk.fetch().searching:
         last = desk.redis.hget(desk.keys.meta, "scan") or last
     cursor, run, goal = last.split()
@@ -258,11 +233,8 @@ def test_what_looks_like_a_body_and_is_none_is_passed_by(desk: ChannelDesk) -> N
 
 def test_many_expired_messages_of_ours_cost_next_to_nothing(desk: ChannelDesk) -> None:
     """6,000 that have ended and two that live: what is known of when they ended leads past them."""
-    desk.subscribe()
-    publish(desk, names(6_000), ttl_s=1)
-    desk.subscribe("keeps the channel")
-    desk.subscribe()
-    desk.publish("lives", "too")
+    publish(desk.subscribed(), names(6_000), ttl_s=1)
+    desk.subscribed("keeps the channel").subscribed().publish("lives", "too")
     until_past(desk, desk.redis.pexpiretime(desk.keys.body(6_000)))
     reply, calls = search(desk, 2)
     assert ids(reply) == ["lives", "too"] and calls == 1 and reply.upto == 6_002
@@ -275,37 +247,28 @@ def test_many_expired_messages_of_ours_cost_next_to_nothing(desk: ChannelDesk) -
 
 def test_messages_with_different_lives_are_not_skipped(desk: ChannelDesk) -> None:
     """The marks of the short ones must not lead past a long one before or among them, foreign or ours."""
-    desk.subscribe()
-    desk.publish("long", ttl_s=TTL_S)
-    publish(desk, names(600), ttl_s=1)
+    publish(desk.subscribed().published("long", ttl_s=TTL_S), names(600), ttl_s=1)
     desk.foreign("foreign", ttl_s=TTL_S)
     publish(desk, names(600, 600), ttl_s=1)
     ended_ms = desk.redis.pexpiretime(desk.keys.body(1_202))
-    desk.subscribe()
-    until_past(desk, ended_ms)
-    desk.publish("last")
-    assert drain(desk) == ["long", "foreign", "last"]
+    until_past(desk.subscribed(), ended_ms)
+    assert drain(desk.published("last")) == ["long", "foreign", "last"]
 
 
 def test_a_mark_knows_of_the_foreign_messages_that_its_own_call_has_found(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    desk.publish(*names(250), ttl_s=1)
-    desk.foreign("foreign", ttl_s=TTL_S)
-    desk.publish(*names(20, 250), ttl_s=1)
-    until_past(desk, desk.redis.pexpiretime(desk.keys.body(271)))
+    desk.subscribed().published(*names(250), ttl_s=1).foreign("foreign", ttl_s=TTL_S)
+    until_past(desk.published(*names(20, 250), ttl_s=1), desk.redis.pexpiretime(desk.keys.body(271)))
     assert drain(desk) == ["foreign"]
 
 
 def test_a_foreign_message_that_is_found_late_is_not_skipped(desk: ChannelDesk) -> None:
     """It stands among short ones of ours, whose marks were made when nobody knew of it."""
-    desk.subscribe()
-    publish(desk, names(100), ttl_s=1)
+    publish(desk.subscribed(), names(100), ttl_s=1)
     foreign(desk, 200)
     for start in range(100, 700, 50):
         publish(desk, names(50, start), ttl_s=1)
     ended_ms = desk.redis.pexpiretime(desk.keys.body(900))
-    desk.subscribe()
-    expire(desk, range(101, 300))
+    expire(desk.subscribed(), range(101, 300))
     until_past(desk, ended_ms)
     assert drain(desk) == ["f300"]
 
@@ -313,8 +276,7 @@ def test_a_foreign_message_that_is_found_late_is_not_skipped(desk: ChannelDesk) 
 def test_the_index_does_not_grow_with_what_has_ended(desk: ChannelDesk) -> None:
     desk.subscribe()
     for number in range(60):
-        desk.publish(*names(10, 10 * number))
-        expire(desk, range(10 * number - 40, 10 * number - 30))
+        expire(desk.published(*names(10, 10 * number)), range(10 * number - 40, 10 * number - 30))
     assert desk.redis.zcard(desk.keys.live) <= 60
 
 
@@ -325,10 +287,8 @@ def foreign(desk: ChannelDesk, count: int) -> list[str]:
     with desk.redis.pipeline(transaction=False) as pipe:
         for number, id in enumerate(desk_ids):
             at = clock_ahead(start, number + 1)
-            pipe.set(desk.keys.body(at), b'{"id":"%b","content":1}' % id.encode(), ex=TTL_S)
-            pipe.set(desk.keys.mid(id), at, ex=TTL_S)
-        pipe.set(desk.keys.clock, clock_ahead(start, count), ex=TTL_S)
-        pipe.execute()
+            pipe.set(desk.keys.body(at), b'{"id":"%b","content":1}' % id.encode(), ex=TTL_S).set(desk.keys.mid(id), at, ex=TTL_S)
+        pipe.set(desk.keys.clock, clock_ahead(start, count), ex=TTL_S).execute()
     return desk_ids
 
 
@@ -368,13 +328,10 @@ def searches() -> Iterator[object]:
 @pytest.mark.parametrize(("known", "at", "crowd"), [*searches()])
 def test_a_search_ends_from_every_position_of_the_circle(desk: ChannelDesk, known: int, at: int, crowd: int) -> None:
     """The engine last saw the channel at `known`; others moved clock and cursor to `at`, and the channel goes on from there."""
-    desk.place(clock=known, s=known)
-    desk.publish("before")
-    desk.fetch()
+    desk.place(clock=known, s=known).published("before").fetch()
     for start in range(0, crowd, 500):
         desk.redis.mset({f"crowd{number}": "" for number in range(start, start + 500)})
-    desk.place(clock=at, s=at)
-    desk.redis.hset(desk.keys.meta, "last", at)
+    desk.place(clock=at, s=at).redis.hset(desk.keys.meta, "last", at)
     assert clock_ahead(at, 1) == desk.foreign("theirs")
     desk.publish("ours1", "ours2")
     for subscriber in ("s", "late"):

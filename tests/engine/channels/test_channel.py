@@ -17,7 +17,9 @@ FIVE_MINUTES = models.Dsps(rules=(ChannelRule(expire_ms=300_000),))
 
 @pytest.fixture
 def channel(ironclaim_url: str) -> Iterator[Channel]:
+    """With a subscriber, `sa`."""
     with Channel("chx", FIVE_MINUTES, url=ironclaim_url) as made:
+        made.subscribe("sa")
         yield made
 
 
@@ -40,7 +42,6 @@ def drained(channel: Channel, subscriber: str, **options: Any) -> list[Message]:
 
 
 def test_many_are_published_in_order_and_each_once(channel: Channel, client: Any) -> None:
-    channel.subscribe("sa")
     channel.publish("n7", "first")
     found = channel.publish_many([(f"n{at}", at) for at in range(2_345)])
     assert [one.result for one in found] == ["duplicate" if at == 7 else "created" for at in range(2_345)]
@@ -56,7 +57,6 @@ def test_many_are_published_in_order_and_each_once(channel: Channel, client: Any
 
 
 def test_bodies_that_are_none_are_counted_apart_and_acknowledged_with_the_others(channel: Channel, client: Any) -> None:
-    channel.subscribe("sa")
     channel.publish_many([(f"m{at}", at) for at in range(1, 5)])
     client.set("c.{chx}.m.2", "garbage", keepttl=True)
     client.set("c.{chx}.m.4", '{"id":5}', keepttl=True)
@@ -72,7 +72,6 @@ def test_bodies_that_are_none_are_counted_apart_and_acknowledged_with_the_others
 
 
 def test_a_clock_that_went_back_is_told_and_messages_go_on_after_it(channel: Channel, client: Any) -> None:
-    channel.subscribe("sa")
     channel.publish_many([(f"m{at}", at) for at in range(1, 11)])
     fetched = channel.fetch("sa", max_messages=4)
     assert fetched.receipt is not None and channel.acknowledge("sa", fetched.receipt) == Acknowledged("OK")
@@ -92,7 +91,6 @@ def test_a_late_receipt_takes_nothing_of_a_restored_channel_whose_clocks_are_use
     ironclaim_url: str, channel: Channel, client: Any, receipts: str
 ) -> None:
     """Nobody has told the server that it went back: who publishes there had seen nothing of what is lost."""
-    channel.subscribe("sa")
     channel.publish("m1", 1)
     kept = {key: (client.dump(key), client.pexpiretime(key)) for key in client.scan_iter()}
     channel.publish_many([("lost2", "lost"), ("lost3", "lost")])
@@ -115,7 +113,6 @@ def test_a_late_receipt_takes_nothing_of_a_restored_channel_whose_clocks_are_use
 def test_one_fetches_another_acknowledges_after_loss(ironclaim_url: str, channel: Channel, client: Any, answered: bool) -> None:
     """Receipts of the same clock read the same, whatever message they are for: one that is refused as from before is taken when
     it comes again."""
-    channel.subscribe("sa")
     channel.publish("lost", "lost")
     first = channel.fetch("sa").receipt or ""
     if answered:
@@ -131,7 +128,6 @@ def test_one_fetches_another_acknowledges_after_loss(ironclaim_url: str, channel
 
 def test_a_change_of_era_without_messages_ends_one_wait_and_not_all(channel: Channel, client: Any) -> None:
     """There is nothing to acknowledge; who would be told each time could not wait any more."""
-    channel.subscribe("sa")
     channel.publish("m1", 1)
     drained(channel, "sa")
     client.set("c.{chx}.clock", 0, ex=TTL_S)
@@ -144,7 +140,6 @@ def test_a_change_of_era_without_messages_ends_one_wait_and_not_all(channel: Cha
 
 def test_a_change_of_era_is_told_although_the_first_answer_was_lost(channel: Channel, client: Any, ironclaim_url: str) -> None:
     """The server thinks that the subscriber knows."""
-    channel.subscribe("sa")
     channel.publish("m1", 1)
     drained(channel, "sa")
     client.set("c.{chx}.clock", 0, ex=TTL_S)
@@ -161,7 +156,6 @@ def test_a_client_says_where_the_server_is(raw: Any, client: Any) -> None:
 
 def test_what_a_subscriber_does_takes_one_call_each(channel: Channel, client: Any) -> None:
     """Delivery costs the server one round trip for up to 64 messages."""
-    channel.subscribe("sa")
     channel.publish_many([(f"m{at}", at) for at in range(64)])
     before = calls(client)
     assert len(channel.fetch("sa", wait_ms=1_000).messages) == 64 and calls(client) == before + 1

@@ -46,8 +46,7 @@ def test_the_two_say_the_same(desk: ChannelDesk) -> None:
 @pytest.mark.parametrize("text", ["", "x", "1.5", "1e3", " 1", "0x10", "9007199254740992", "-9007199254740993", "nan"])
 @pytest.mark.parametrize("where", ["clock", "cursor", "mid", "meta"])
 def test_what_is_no_clock_is_told_and_nothing_is_written(desk: ChannelDesk, where: str, text: str) -> None:
-    desk.subscribe()
-    desk.publish("m1")
+    desk.subscribed().publish("m1")
     keys = {"clock": desk.keys.clock, "cursor": desk.keys.cursor("s"), "mid": desk.keys.mid("m1")}
     if where == "meta":
         desk.redis.hset(desk.keys.meta, "last", text)

@@ -14,12 +14,11 @@ from tests.engine.helpers.producing import refused
 
 def test_a_value_is_written_compact_and_escaped() -> None:
     for content, spelled in (
-        ({"text": "hello!", "n": [1, 2.5, None, True]}, '{"text":"hello!","n":[1,2.5,null,true]}'),
-        *((None, "null"), (False, "false"), ("", '""'), (-(2**63), "-9223372036854775808")),
-        ("<b>a&b</b>", '"\\u003cb\\u003ea\\u0026b\\u003c/b\\u003e"'),
-        *(("\u2028\u2029", '"\\u2028\\u2029"'), ({"<": "é€𝄞\x7f"}, '{"\\u003c":"é€𝄞\x7f"}')),
-        *(('a"\\\n', '"a\\"\\\\\\n"'), ((1, {2: 3}), '[1,{"2":3}]')),
-    ):
+        ({"text": "hello!", "n": [1, 2.5, None, True]}, '{"text":"hello!","n":[1,2.5,null,true]}'), (None, "null"),
+        (False, "false"), ("", '""'), (-(2**63), "-9223372036854775808"),
+        ("<b>a&b</b>", '"\\u003cb\\u003ea\\u0026b\\u003c/b\\u003e"'), ("\u2028\u2029", '"\\u2028\\u2029"'),
+        ({"<": "é€𝄞\x7f"}, '{"\\u003c":"é€𝄞\x7f"}'), ('a"\\\n', '"a\\"\\\\\\n"'), ((1, {2: 3}), '[1,{"2":3}]'),
+    ):  # fmt: skip
         assert contents.written(content) == spelled.encode()
 
 
@@ -27,10 +26,9 @@ def test_raw_json_keeps_its_spelling_and_loses_its_spaces() -> None:
     for raw, spelled in (
         (b' { "a" : 1.0 , "a" : 1e2 ,\n"b c":[ 1 ,\t2 ] }\r\n', '{"a":1.0,"a":1e2,"b c":[1,2]}'),
         ('"  spaces : stay, \\" <&> \u2028 "', '"  spaces : stay, \\" \\u003c\\u0026\\u003e \\u2028 "'),
-        *(('["\\u00e9","\\/","é"]', '["\\u00e9","\\/","é"]'), ("-0.10E+05", "-0.10E+05")),
-        *(("1" * 5000, "1" * 5000), ('"\\\\" ', '"\\\\"'), ('["\\\\" , "x"]', '["\\\\","x"]')),
-        ('"\\ud800"', '"\\ud800"'),
-    ):
+        ('["\\u00e9","\\/","é"]', '["\\u00e9","\\/","é"]'), ("-0.10E+05", "-0.10E+05"), ("1" * 5000, "1" * 5000),
+        ('"\\\\" ', '"\\\\"'), ('["\\\\" , "x"]', '["\\\\","x"]'), ('"\\ud800"', '"\\ud800"'),
+    ):  # fmt: skip
         assert contents.written(RawJson(raw)) == spelled.encode()
 
 
@@ -99,9 +97,8 @@ def test_bodies_are_read_also_those_of_others() -> None:
     long, minus = "9" * 5_000, "-" + "7" * 4_301
     none = (b'{"id":"a"}', b'{"content":1}', b'{"id":5,"content":1}', b'["a",1]', b"new message", b"\xff\xfe", b"")
     for body, found in (
-        (b'{"id":"a","content":{"b":[1]}}', ("a", {"b": [1]})),
-        (b'{ "content" : null, "id" : "a", "more" : 1 }', ("a", None)),
+        (b'{"id":"a","content":{"b":[1]}}', ("a", {"b": [1]})), (b'{ "content" : null, "id" : "a", "more" : 1 }', ("a", None)),
         (f'{{"id":"a","content":[1,{long},{minus}]}}'.encode(), ("a", [1, Decimal(long), Decimal(minus)])),
         *((body, None) for body in (*none, b"[" * 100_000)),
-    ):
+    ):  # fmt: skip
         assert contents.read(body) == found

@@ -9,11 +9,8 @@ import pytest
 from engine import ServerUnavailable, WrongKeyType
 from engine.models.dsps import CLOCK_MAX, clock_distance
 from engine.ops import channels as ops
-from engine.ops.base import Call, Operation
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
-from tests.engine.desk import CUT_OFF, WRITES
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.using import CUT_OFF, DEADLINE_S, WRITES, Call, Operation, refused
 
 #: Both messages in one call.
 CUT = ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)
@@ -39,8 +36,7 @@ def test_an_id_twice_in_one_call(desk: ChannelDesk) -> None:
 
 def test_a_late_publish_publishes_nothing_and_knows_what_is_there(desk: ChannelDesk) -> None:
     assert desk.publish("a", not_after_ms=PAST_MS).items[0].result == "refused" and desk.dump() == {}
-    desk.publish("a")
-    before, reply = desk.dump(), desk.publish("b", "a", not_after_ms=PAST_MS)
+    before, reply = desk.published("a").dump(), desk.publish("b", "a", not_after_ms=PAST_MS)
     assert told(reply) == [("refused", None), ("duplicate", 1)] and desk.dump() == before and reply.clock == 1
 
 
@@ -49,8 +45,7 @@ def test_a_late_subscribe(desk: ChannelDesk) -> None:
     late = ops.Subscribe("s", "f" * 16, TTL_S, not_after_ms=PAST_MS)
     reply = desk.run(late)
     assert (reply.result, reply.clock, reply.cursor) == ("refused", None, None) and desk.dump() == {}
-    desk.subscribe()
-    before = desk.dump()
+    before = desk.subscribed().dump()
     assert desk.run(late).result == "refused" and desk.dump() == before
     assert desk.run(ops.Unsubscribe("s", "e" * 16, not_after_ms=PAST_MS)).result == "refused" and desk.dump() == before
 
@@ -60,8 +55,7 @@ def test_a_copy_of_subscribe_creates_nobody_after_an_unsubscribe(desk: ChannelDe
     assert desk.run(SUBSCRIBE).result == "created"
     again = ops.Subscribe("s", "1" * 16, TTL_S, not_after_ms=NEVER_MS)
     assert desk.run(again).result == "exists"
-    desk.publish("m1")
-    before, copy = desk.dump(), desk.run(SUBSCRIBE)
+    before, copy = desk.published("m1").dump(), desk.run(SUBSCRIBE)
     assert (copy.result, copy.cursor, copy.clock) == ("created", 0, 1) and desk.dump() == before
     assert desk.unsubscribe().result == "deleted"
     for late, result in ((SUBSCRIBE, "created"), (again, "exists")):
@@ -77,8 +71,7 @@ def test_a_copy_of_unsubscribe_deletes_nobody_who_came_later(desk: ChannelDesk, 
         desk.subscribe()
     result = "deleted" if there else "missing"
     assert desk.run(UNSUBSCRIBE).result == result
-    desk.subscribe()
-    assert desk.run(UNSUBSCRIBE).result == result and desk.redis.exists(desk.keys.cursor("s"))
+    assert desk.subscribed().run(UNSUBSCRIBE).result == result and desk.redis.exists(desk.keys.cursor("s"))
 
 
 def test_what_a_subscribe_did_is_kept_longer_than_its_copies_may_come(desk: ChannelDesk) -> None:
@@ -90,11 +83,8 @@ def test_what_a_subscribe_did_is_kept_longer_than_its_copies_may_come(desk: Chan
 
 
 def test_an_unsubscribed_one_leaves_nothing_behind(desk: ChannelDesk) -> None:
-    desk.subscribe("other")
-    desk.publish("m1")
-    desk.redis.delete(desk.keys.clock)
-    desk.subscribe()
-    fields = desk.redis.hkeys(desk.keys.meta)
+    desk.subscribed("other").published("m1").redis.delete(desk.keys.clock)
+    fields = desk.subscribed().redis.hkeys(desk.keys.meta)
     assert b"r.s" in fields
     desk.unsubscribe()
     assert set(fields) - set(desk.redis.hkeys(desk.keys.meta)) == {b"r.s"}
@@ -122,18 +112,15 @@ FETCH = ops.Fetch("s", 64, TTL_S)
 
 def prepared(desk: ChannelDesk, *messages: str, lost: tuple[str, ...] = ()) -> None:
     """A subscriber, these messages, and keys that are lost."""
-    desk.subscribe()
-    desk.publish(*messages)
+    desk.subscribed().publish(*messages)
     if lost:
         desk.redis.delete(*lost)
 
 
 SCENES: dict[str, tuple[Callable[[ChannelDesk], object], Operation]] = {
-    "first publish": (lambda desk: None, CUT),
-    "publish": (lambda desk: prepared(desk, "x"), CUT),
+    "first publish": (lambda desk: None, CUT), "publish": (lambda desk: prepared(desk, "x"), CUT),
     "publish behind foreign": (lambda desk: (prepared(desk, "x"), desk.foreign("f1"), desk.foreign("f2")), CUT),
-    "first subscribe": (lambda desk: None, SUBSCRIBE),
-    "subscribe": (lambda desk: desk.publish("x"), SUBSCRIBE),
+    "first subscribe": (lambda desk: None, SUBSCRIBE), "subscribe": (lambda desk: desk.publish("x"), SUBSCRIBE),
     "unsubscribe": (lambda desk: prepared(desk, "x"), UNSUBSCRIBE),
     "fetch of foreign": (lambda desk: (desk.subscribe(), desk.foreign("f1"), desk.foreign("f2")), FETCH),
     "fetch of expired": (lambda desk: prepared(desk, "x", "y", "z", lost=(desk.keys.body(1), desk.keys.body(2))), FETCH),
@@ -142,13 +129,12 @@ SCENES: dict[str, tuple[Callable[[ChannelDesk], object], Operation]] = {
     "fetch after a loss": (lambda desk: prepared(desk, "x", lost=(desk.keys.clock,)), FETCH),
     "acknowledge after a loss": (lambda desk: prepared(desk, "x", "y", lost=(desk.keys.clock,)), ops.Acknowledge("s", 1, TTL_S)),
     "subscribe after a loss": (lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)), SUBSCRIBE),
-}
+}  # fmt: skip
 
 
 def outcome(desk: ChannelDesk) -> tuple[Any, ...]:
     """What users see of the channel, and that the index lacks nothing."""
-    desk.subscribe("late")
-    fetched = desk.fetch()
+    fetched = desk.subscribed("late").fetch()
     bodies = {int(key.decode().rpartition(".")[2]) for key in desk.redis.keys(f"{desk.keys.bodies}*")}
     indexed = {int(member) for member in desk.redis.zrange(desk.keys.live, 0, -1)}
     known, upto = map(int, desk.redis.hmget(desk.keys.meta, "known", "upto"))
@@ -177,12 +163,11 @@ def test_cut_off_after_any_write_and_sent_again_it_comes_to_the_same(desk: Chann
 
 
 BEFORE: dict[str, Callable[[ChannelDesk], object]] = {
-    "new channel": lambda desk: None,
-    "behind another message": lambda desk: desk.publish("x"),
+    "new channel": lambda desk: None, "behind another message": lambda desk: desk.publish("x"),
     "behind foreign ones": lambda desk: (desk.publish("x"), desk.foreign("f1"), desk.foreign("f2")),
     "across the wrap": lambda desk: (desk.place(clock=CLOCK_MAX - 2), desk.publish("x")),
     "after a loss of the clock": lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)),
-}
+}  # fmt: skip
 
 
 def stored(desk: ChannelDesk, *names: str) -> list[int]:
@@ -207,8 +192,7 @@ def test_rule_03_another_publisher_leaves_the_messages_of_a_call_that_was_cut_of
     for (writes, its_writes), first in product(pairs, (CUT, other)):
         desk.redis.flushall()
         BEFORE[scene](desk)
-        desk.subscribe()
-        cut_off(desk, CUT, writes)
+        cut_off(desk.subscribed(), CUT, writes)
         cut_off(desk, other, its_writes)
         second = other if first is CUT else CUT
         told = {
@@ -248,8 +232,7 @@ OPERATIONS: dict[str, tuple[Operation, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("name", "where"), [(name, where) for name, (_, keys) in OPERATIONS.items() for where in keys])
 def test_a_key_of_another_type_is_named_and_nothing_is_changed(desk: ChannelDesk, name: str, where: str) -> None:
-    desk.subscribe()
-    desk.publish("m1")
+    desk.subscribed().publish("m1")
     keys = desk.keys
     places = {"clock": keys.clock, "cursor": keys.cursor("s"), "meta": keys.meta, "live": keys.live, "mid": keys.mid("m2")}
     key = {**places, "op": keys.op("5" * 16)}[where]
@@ -267,10 +250,7 @@ def test_each_publish_rings_also_a_duplicate_and_a_refused_one_does_not(desk: Ch
     ear = desk.redis.pubsub(ignore_subscribe_messages=True)
     ear.subscribe(desk.keys.wake_topic)
     ear.get_message(timeout=DEADLINE_S)
-    desk.publish("a", "b")
-    desk.publish("a")
-    desk.publish("c", not_after_ms=PAST_MS)
-    desk.publish("d")
+    desk.published("a", "b").published("a").published("c", not_after_ms=PAST_MS).publish("d")
     heard = [ear.get_message(timeout=DEADLINE_S) for _ in range(3)]
     assert [(message["channel"], message["data"]) for message in heard] == [(b"dsps.c.{chX}", b"new message")] * 3
     assert ear.get_message(timeout=0.05) is None
@@ -279,10 +259,7 @@ def test_each_publish_rings_also_a_duplicate_and_a_refused_one_does_not(desk: Ch
 
 @pytest.mark.feature("DS22", model="dsps")
 def test_which_messages_are_old(desk: ChannelDesk) -> None:
-    desk.place(clock=2**53 - 2)
-    desk.subscribe()
-    desk.publish("m1", "m2", "m3")
-    before, lives = desk.dump(), desk.lives()
+    before, lives = desk.place(clock=2**53 - 2).subscribed().published("m1", "m2", "m3").dump(), desk.lives()
     reply = desk.old("m1", "m2", "m3", "unknown")
     assert (reply.result, reply.old, reply.cursor, reply.clock) == ("ok", (False,) * 4, 2**53 - 2, -(2**53) + 2)
     assert (desk.dump(), desk.lives()) == (before, lives)
@@ -291,9 +268,7 @@ def test_which_messages_are_old(desk: ChannelDesk) -> None:
 
 
 def test_when_memory_is_full_only_what_adds_something_is_refused(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    desk.publish("m1")
-    desk.foreign("f2")
+    desk.subscribed().published("m1").foreign("f2")
     desk.driver.deadline_ms = 200
     desk.redis.config_set("maxmemory", 1)
     try:

@@ -7,31 +7,29 @@ from engine.errors import ScriptFault
 from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.ops.channels import Proof
 from tests.engine.channels.channel_desk import TTL_S, ChannelDesk, ids
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import refused, wait_until
 
 
 @pytest.fixture
 def used(desk: ChannelDesk) -> ChannelDesk:
     """Five messages; `s` has acknowledged two of them."""
-    desk.subscribe()
-    desk.publish(*(f"m{number}" for number in range(1, 6)))
-    desk.acknowledge(2)
+    desk.subscribed().published(*(f"m{number}" for number in range(1, 6))).acknowledge(2)
     return desk
 
 
-def lose(desk: ChannelDesk, to: int | None = None) -> None:
+def lose(desk: ChannelDesk, to: int | None = None) -> ChannelDesk:
     """The clock alone is lost, or is an earlier one."""
     if to is None:
         desk.redis.delete(desk.keys.clock)
     else:
         desk.redis.set(desk.keys.clock, to, keepttl=True)
+    return desk
 
 
 @pytest.mark.parametrize("to", [None, 0, 3])
 def test_a_publish_goes_on_after_the_latest_clock(used: ChannelDesk, to: int | None) -> None:
     """The original begins again at 1, writes over bodies, and leaves `s` wedged."""
-    lose(used, to)
-    reply = used.publish("m6")
+    reply = lose(used, to).publish("m6")
     assert (reply.clock, reply.era, reply.turned) == (6, 1, True) and used.publish("m7").turned is False
     fetched = used.fetch()
     assert ids(fetched) == ["m3", "m4", "m5", "m6", "m7"]
@@ -40,8 +38,7 @@ def test_a_publish_goes_on_after_the_latest_clock(used: ChannelDesk, to: int | N
 
 @pytest.mark.parametrize("to", [None, 0, 3])
 def test_a_fetch_finds_it(used: ChannelDesk, to: int | None) -> None:
-    lose(used, to)
-    since_ms, fetched = used.now_ms(), used.fetch()
+    since_ms, fetched = lose(used, to).now_ms(), used.fetch()
     assert ids(fetched) == ["m3", "m4", "m5"]
     assert (fetched.clock, fetched.era, fetched.turned, fetched.era_changed) == (5, 1, True, True)
     assert used.redis.get(used.keys.clock) == b"5" and used.keys.clock in used.given(since_ms)
@@ -52,15 +49,13 @@ def test_a_fetch_finds_it(used: ChannelDesk, to: int | None) -> None:
 
 
 def test_an_acknowledgement_finds_it(used: ChannelDesk) -> None:
-    lose(used, 3)
-    reply = used.acknowledge(5)
+    reply = lose(used, 3).acknowledge(5)
     assert (reply.result, reply.cursor, reply.clock, reply.era, reply.turned) == ("OK", 5, 5, 1, True)
     assert used.redis.get(used.keys.clock) == b"5" and used.fetch().era_changed is False
 
 
 def test_a_subscribe_finds_it(used: ChannelDesk) -> None:
-    lose(used)
-    reply = used.subscribe("new")
+    reply = lose(used).subscribe("new")
     assert (reply.result, reply.clock, reply.cursor, reply.era, reply.turned) == ("created", 5, 5, 1, True)
     assert ids(used.fetch()) == ["m3", "m4", "m5"] and used.fetch("new").era_changed is False
 
@@ -68,20 +63,17 @@ def test_a_subscribe_finds_it(used: ChannelDesk) -> None:
 @pytest.mark.parametrize("ack", [4, 6, 2])
 def test_a_stale_acknowledgement_writes_nothing_even_then(used: ChannelDesk, ack: int) -> None:
     """One of the former era is stale, wherever it points."""
-    lose(used, 3)
-    before, lives = used.dump(), used.lives()
+    before, lives = lose(used, 3).dump(), used.lives()
     reply = used.acknowledge(ack, era=0)
     assert (reply.result, reply.era, reply.beyond, reply.clock, reply.cursor) == ("stale", 1, True, 5, 2)
     assert (used.dump(), used.lives()) == (before, lives)
-    used.publish("m6")
-    assert used.acknowledge(4, era=0).result == "stale" and used.acknowledge(4, era=1).result == "OK"
+    assert used.published("m6").acknowledge(4, era=0).result == "stale" and used.acknowledge(4, era=1).result == "OK"
 
 
 def test_a_restored_backup_is_told_by_who_has_seen_more(used: ChannelDesk) -> None:
     """The backup is all of one instant: nothing in it contradicts anything. Only who has seen later clocks knows."""
     restore = used.backup()
-    used.publish("lost1", "lost2")
-    assert used.fetch().clock == 7 and used.acknowledge(7, era=0).result == "OK"
+    assert used.published("lost1", "lost2").fetch().clock == 7 and used.acknowledge(7, era=0).result == "OK"
     restore()
     # One who has seen nothing uses a clock again.
     assert used.publish("m6").clock == 6
@@ -100,8 +92,7 @@ def original_fetch(desk: ChannelDesk, most: int = 64) -> list[str]:
 
 def test_the_engine_reads_a_subscriber_of_the_original_past_a_gap(desk: ChannelDesk) -> None:
     """What the finding `the original looks 64 clocks ahead` declares, and how an operator frees the subscriber."""
-    desk.place(clock=0, s=0)
-    restore = desk.backup()
+    restore = desk.place(clock=0, s=0).backup()
     desk.publish(*(f"lost{number}" for number in range(100)))
     restore()
     assert desk.publish("m1", seen=100).clock == 101, "no clock is used twice"
@@ -115,13 +106,11 @@ def test_the_engine_reads_a_subscriber_of_the_original_past_a_gap(desk: ChannelD
 def test_a_receipt_of_another_history_is_stale_where_no_clock_tells(used: ChannelDesk, era: int | None) -> None:
     """Publishers who had seen nothing have brought a restored channel to where it was, so it looks as if nothing had happened."""
     restore = used.backup()
-    used.publish("lost6", "lost7")
-    lost = used.fetch()
+    lost = used.published("lost6", "lost7").fetch()
     assert lost.items[-1][0] == 7
     restore()
     wait_until(lambda: used.now_ms() > lost.proof_ms - TTL_S * 1000, "another millisecond than that of the lost ones")
-    used.publish("m6", "m7")
-    before, lives = used.dump(), used.lives()
+    before, lives = used.published("m6", "m7").dump(), used.lives()
     for clock in (7, 6, 5):
         reply = used.acknowledge(clock, era=era, seen=7, proof=Proof(7, lost.proof_ms))
         assert (reply.result, reply.cursor, reply.era, reply.turned, reply.beyond) == ("stale", 2, 0, False, True)
@@ -180,21 +169,17 @@ def test_what_was_seen_behind_the_clock_says_nothing(used: ChannelDesk) -> None:
 
 
 def test_a_wrap_is_no_way_back(desk: ChannelDesk) -> None:
-    desk.place(clock=CLOCK_MAX - 1)
-    desk.subscribe()
-    assert desk.publish("a", seen=CLOCK_MAX - 1).clock == CLOCK_MAX
+    assert desk.place(clock=CLOCK_MAX - 1).subscribed().publish("a", seen=CLOCK_MAX - 1).clock == CLOCK_MAX
     crossed = desk.publish("b", seen=CLOCK_MAX)
     assert (crossed.clock, crossed.turned, crossed.era) == (CLOCK_MIN, False, 0)
     assert not desk.fetch(seen=CLOCK_MIN).turned and not desk.fetch(seen=CLOCK_MAX).turned
-    lose(desk, CLOCK_MAX)
-    back = desk.publish("c")
+    back = lose(desk, CLOCK_MAX).publish("c")
     assert (back.clock, back.turned, back.era, ids(desk.fetch())) == (CLOCK_MIN + 1, True, 1, ["a", "b", "c"])
 
 
 def test_a_cursor_ahead_of_its_clock_is_proof_enough(desk: ChannelDesk) -> None:
     """Nobody but the cursor knows: what we knew was lost together with the clock, and a foreign client has begun again."""
-    desk.place(clock=2, s=5)
-    before = desk.dump()
+    before = desk.place(clock=2, s=5).dump()
     assert desk.acknowledge(1).result == "stale" and desk.dump() == before
     reply = desk.fetch()
     assert (reply.clock, reply.cursor, reply.era, reply.turned, reply.upto) == (5, 5, 1, True, 5)
@@ -203,22 +188,15 @@ def test_a_cursor_ahead_of_its_clock_is_proof_enough(desk: ChannelDesk) -> None:
 
 def test_one_with_nothing_to_acknowledge_is_told_once(desk: ChannelDesk) -> None:
     """Else its long poll would never wait again."""
-    desk.subscribe()
-    desk.publish("m1")
-    desk.acknowledge(1)
-    lose(desk)
+    lose(desk.subscribed().published("m1").acknowledged(1))
     assert desk.fetch().era_changed and not desk.fetch().era_changed
-    desk.publish("m2")
-    assert not desk.fetch().era_changed and ids(desk.fetch()) == ["m2"]
+    assert not desk.published("m2").fetch().era_changed and ids(desk.fetch()) == ["m2"]
 
 
 def test_eras_are_told_apart(desk: ChannelDesk) -> None:
-    desk.subscribe("a")
-    desk.subscribe("b")
-    desk.publish("m1", "m2")
+    desk.subscribed("a").subscribed("b").publish("m1", "m2")
     for era in (1, 2, 3):
-        lose(desk, 0)
-        assert desk.publish(f"n{era}").era == era and desk.fetch("a").era_changed
+        assert lose(desk, 0).publish(f"n{era}").era == era and desk.fetch("a").era_changed
         assert desk.acknowledge(desk.fetch("a").items[0][0], "a", era=era - 1).result == "stale"
         assert desk.acknowledge(desk.fetch("a").items[0][0], "a", era=era).result == "OK"
         assert not desk.fetch("a").era_changed
@@ -227,9 +205,7 @@ def test_eras_are_told_apart(desk: ChannelDesk) -> None:
 
 def test_a_channel_that_has_expired_begins_anew(desk: ChannelDesk) -> None:
     """That is no loss: all that was known of it has ended with it."""
-    desk.subscribe()
-    desk.publish("m1", "m2")
-    desk.age(400)
+    desk.subscribed().published("m1", "m2").age(400)
     assert not [key for key in desk.dump() if ".op." not in key]
     reply = desk.publish("m1")
     assert (reply.clock, reply.era, reply.turned) == (1, 0, False) and desk.fetch().result == "subscription-not-found"
@@ -247,18 +223,15 @@ def test_an_index_that_is_behind_its_clock_after_a_way_back_begins_anew(used: Ch
     """Foreign clients wrote over old clocks after theirs was lost: those bodies are messages, too."""
     used.redis.zrem(used.keys.live, 4)
     used.redis.delete(used.keys.body(4))
-    lose(used, 3)
-    used.foreign("again4")
+    lose(used, 3).foreign("again4")
     fetched = used.fetch()
     assert fetched.turned and ids(fetched) == ["m3", "again4", "m5"]
 
 
 def test_the_eras_of_subscribers_that_expired_do_not_pile_up(used: ChannelDesk) -> None:
-    lose(used)
-    used.publish("turned")
+    lose(used).publish("turned")
     for number in range(300):
-        used.subscribe(f"passing{number}")
-        used.redis.delete(used.keys.cursor(f"passing{number}"))
+        used.subscribed(f"passing{number}").redis.delete(used.keys.cursor(f"passing{number}"))
         if number == 100:
             used.subscribe("stays")
     assert used.redis.hlen(used.keys.meta) < 50 and used.redis.hget(used.keys.meta, "r.stays") == b"1"
@@ -271,8 +244,7 @@ def test_what_is_known_of_a_channel_is_read_before_anything_is_written(used: Cha
     for call in (lambda: used.publish("m6"), used.fetch):
         if what == "known" and call is not used.fetch:
             continue
-        with pytest.raises(ScriptFault, match="no clock"):
-            call()
+        refused(ScriptFault, "no clock", call)
     assert used.dump() == before
 
 
@@ -283,8 +255,6 @@ def test_an_index_of_which_half_is_known_begins_anew(used: ChannelDesk) -> None:
 
 def test_a_late_acknowledgement_of_an_ended_channel_takes_nothing_of_its_successor(desk: ChannelDesk) -> None:
     """Its caller has fetched nothing and so knows no era; what it has seen is of a channel that has expired since."""
-    desk.subscribe()
-    desk.publish("m1", "m2", "m3")
-    reply = desk.acknowledge(40, seen=50)
+    reply = desk.subscribed().published("m1", "m2", "m3").acknowledge(40, seen=50)
     assert (reply.result, reply.cursor, reply.beyond) == ("stale", 0, True)
     assert ids(desk.fetch()) == ["m1", "m2", "m3"] and desk.acknowledge(3, seen=50).result == "OK"

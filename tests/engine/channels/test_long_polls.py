@@ -16,8 +16,7 @@ import pytest
 
 from engine import AsyncChannel, Channel, ConnectOptions, Fetched
 from engine.channel.steps import WAIT_MS_MAX
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Relay, wait_until
 
 pytestmark = pytest.mark.usefixtures("late_looks")
 

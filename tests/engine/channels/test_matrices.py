@@ -28,8 +28,7 @@ def test_the_matrix_of_publishes(desk: ChannelDesk, row: dict[str, str]) -> None
     wire = {desk.keys.clock, f"c.{{chX}}.{row['body_key']}", "c.{chX}.mid.m1"}
     assert row["clock_ttl"] == "T" and wire <= desk.given(since_ms)
     if row["published_twice"] == "yes":
-        desk.age(100)
-        before, since_ms = desk.lives(), desk.now_ms()
+        before, since_ms = desk.age(100).lives(), desk.now_ms()
         second = desk.raw(Publish((message("m1"),), TTL_S, not_after_ms=NEVER_MS))
         assert second[1:] == [after, 0, 0, [b"d" + after]] and desk.keys.clock in desk.given(since_ms)
         lives, others = desk.lives(), wire - {desk.keys.clock}
@@ -62,11 +61,9 @@ def test_the_matrix_of_acknowledgements(desk: ChannelDesk, row: dict[str, str]) 
 )
 def test_a_missing_channel_is_told_before_a_missing_subscriber(desk: ChannelDesk, operation: Any) -> None:
     assert desk.raw(operation)[1:] == [b"channel-not-found"] and desk.dump() == {}
-    desk.place(s=0)
-    assert desk.raw(operation)[1:] == [b"channel-not-found"]
+    assert desk.place(s=0).raw(operation)[1:] == [b"channel-not-found"]
     desk.redis.delete(desk.keys.cursor("s"))
-    desk.place(clock=7)
-    before, lives = desk.dump(), desk.lives()
+    before, lives = desk.place(clock=7).dump(), desk.lives()
     assert desk.raw(operation)[1:] == [b"subscription-not-found"] and (desk.dump(), desk.lives()) == (before, lives)
 
 
@@ -76,8 +73,7 @@ def test_the_golden_dump(desk: ChannelDesk) -> None:
     subscribe = Subscribe("sA", "0123456789abcdef", TTL_S, not_after_ms=NEVER_MS)
     assert desk.raw(subscribe)[1:] == [b"created", b"0", b"0", 0, 0]
     assert desk.subscribe("sA").result == "exists" and desk.subscribe("sB").result == "created"
-    assert desk.publish("msg123").items[0].result == "created"
-    assert desk.publish("msg123").items[0].result == "duplicate"
+    assert desk.publish("msg123").items[0].result == "created" and desk.publish("msg123").items[0].result == "duplicate"
     wire = {"c.{chX}.clock": b"1", "c.{chX}.m.1": b'{"id":"msg123","content":{"text":"msg123"}}', "c.{chX}.mid.msg123": b"1"}
     wire |= {"c.{chX}.r.sA": b"0", "c.{chX}.r.sB": b"0"}
     assert {key: value for key, value in desk.dump().items() if "ironclaim" not in key} == wire
@@ -93,7 +89,6 @@ def test_the_golden_dump(desk: ChannelDesk) -> None:
 
 @pytest.mark.parametrize("clock", [0, -1024, CLOCK_MIN, CLOCK_MAX])
 def test_a_new_subscriber_is_at_the_channels_clock(desk: ChannelDesk, clock: int) -> None:
-    desk.place(clock=clock)
-    reply = desk.subscribe("s")
+    reply = desk.place(clock=clock).subscribe("s")
     assert (reply.result, reply.clock, reply.cursor) == ("created", clock, clock)
     assert desk.redis.get(desk.keys.cursor("s")) == desk.redis.get(desk.keys.clock) == str(clock).encode()

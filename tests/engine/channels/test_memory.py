@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -27,6 +27,10 @@ class Desk(Calls):
 
     def run(self, operation: Operation) -> Any:
         return self.storage.apply("ch", operation)
+
+    def later(self, s: float) -> Self:
+        self.now_s += s
+        return self
 
     def alive(self, *subscribers: str) -> list[str]:
         """What is there at this instant, asked in a way that renews nothing."""
@@ -62,11 +66,9 @@ def test_the_publish_matrix(desk: Desk, row: dict[str, str]) -> None:
     reply = desk.publish("a")
     assert (reply.clock, reply.items[0].result, reply.items[0].clock) == (after, "created", after)
     if row["published_twice"] == "yes":
-        desk.now_s += 100
-        again = desk.publish("a")
+        again = desk.later(100).publish("a")
         assert (again.clock, again.items[0].result, again.items[0].clock) == (after, "duplicate", after)
-        desk.now_s += TTL_S - 1
-        assert desk.alive("nobody") == ["subscription-not-found"], "the duplicate renewed the channel"
+        assert desk.later(TTL_S - 1).alive("nobody") == ["subscription-not-found"], "the duplicate renewed the channel"
         assert desk.publish("a").items[0].result == "created", "but not its own life"
 
 
@@ -75,12 +77,9 @@ def test_the_publish_matrix(desk: Desk, row: dict[str, str]) -> None:
 def test_the_acknowledgement_matrix(desk: Desk, row: dict[str, str]) -> None:
     channel, cursor, clock = (int(row[name]) for name in ("channel_clock", "subscriber_clock", "ack_clock"))
     result = row["result"]
-    desk.subscribe("s", seen=cursor)
-    desk.subscribe("other", seen=channel)
-    desk.now_s += 100
-    reply = desk.acknowledge(clock)
+    reply = desk.subscribed("s", seen=cursor).subscribed("other", seen=channel).later(100).acknowledge(clock)
     assert (reply.result, reply.clock, reply.cursor) == (result, channel, clock if result == "OK" else cursor)
-    desk.now_s += TTL_S - 1
+    desk.later(TTL_S - 1)
     if result == "OK":
         assert desk.alive("s", "other") == ["ok", "subscription-not-found"], "clock and own cursor are renewed"
     else:
@@ -88,10 +87,7 @@ def test_the_acknowledgement_matrix(desk: Desk, row: dict[str, str]) -> None:
 
 
 def test_a_receipt_is_held_against_what_its_fetch_ended_with(desk: Desk) -> None:
-    desk.subscribe("s")
-    desk.publish("a", ttl_s=100)
-    desk.publish("b", ttl_s=50)
-    found = desk.fetch("s")
+    found = desk.subscribed("s").published("a", ttl_s=100).published("b", ttl_s=50).fetch("s")
     assert found.proof_ms == 1_050_000
 
     def acknowledge(ends_ms: int) -> tuple[str, bool]:
@@ -99,15 +95,14 @@ def test_a_receipt_is_held_against_what_its_fetch_ended_with(desk: Desk) -> None
         return reply.result, reply.beyond
 
     assert acknowledge(1_050_001) == acknowledge(-2) == ("stale", True), "another message is there"
-    desk.now_s += 50
+    desk.later(50)
     assert acknowledge(1_050_001) == ("stale", False), "it would live, so it was never this one, or is gone too early"
     assert clocks_of(desk.fetch("s")) == [1]
     assert acknowledge(found.proof_ms) == ("OK", False) and acknowledge(1_050_001) == ("stale", False)
 
 
 def test_a_fetch_says_whether_there_is_more(desk: Desk) -> None:
-    desk.subscribe("s")
-    desk.publish("a", "b", "c")
+    desk.subscribed("s").publish("a", "b", "c")
     for most, more in ((0, True), (2, True), (3, False)):
         reply = desk.fetch("s", most)
         assert (len(reply.items), reply.upto, reply.more) == (most, most, more)
@@ -132,14 +127,11 @@ def test_who_renews_what(desk: Desk) -> None:
     }
     left = {}
     for name, step in steps.items():
-        desk.publish("old")
-        desk.subscribe("s")
-        desk.subscribe("other")
-        desk.now_s += TTL_S - 100
+        desk.published("old").subscribed("s").subscribed("other").later(TTL_S - 100)
         step()
-        desk.now_s += 200
+        desk.later(200)
         left[name] = (*desk.alive("s", "other"), desk.publish("old").items[0].result)
-        desk.now_s += 10 * TTL_S
+        desk.later(10 * TTL_S)
     gone, kept = ("channel-not-found",) * 2, "subscription-not-found"
     wanted = {**dict.fromkeys(("subscribe again", "publish", "duplicate"), (kept, kept)), "fetch": ("ok", kept)}
     wanted |= {"stale": gone, "ask": gone}
@@ -147,24 +139,16 @@ def test_who_renews_what(desk: Desk) -> None:
 
 
 def test_expired_messages_are_skipped_and_can_be_counted(desk: Desk) -> None:
-    desk.subscribe("s")
-    desk.publish(*[f"m{n}" for n in range(70)], ttl_s=20)
-    desk.publish("last")
-    desk.now_s += 21
+    desk.subscribed("s").published(*[f"m{n}" for n in range(70)], ttl_s=20).published("last").later(21)
     reply = desk.fetch("s", 10)
     assert (clocks_of(reply), reply.cursor, reply.more) == ([71], 0, False)
-    desk.acknowledge(71)
-    desk.publish("short", ttl_s=20)
-    desk.subscribe("keeps-the-channel")
-    desk.now_s += 21
+    desk.acknowledged(71).published("short", ttl_s=20).subscribed("keeps-the-channel").later(21)
     reply = desk.fetch("s")
     assert (reply.items, reply.cursor, reply.upto, desk.acknowledge(72).result) == ((), 71, 72, "OK")
 
 
 def test_a_clock_behind_what_the_caller_has_seen_goes_on_after_it(desk: Desk) -> None:
-    desk.subscribe("s")
-    desk.publish("a")
-    reply = desk.publish("b", seen=10)
+    reply = desk.subscribed("s").published("a").publish("b", seen=10)
     assert (reply.clock, reply.era, reply.turned) == (11, 1, True) and not desk.publish("b", seen=10).turned
     fetched = desk.fetch("s")
     assert clocks_of(fetched) == [1, 11] and fetched.era_changed
@@ -175,14 +159,8 @@ def test_a_clock_behind_what_the_caller_has_seen_goes_on_after_it(desk: Desk) ->
 
 
 def test_a_channel_lives_as_long_as_the_longest_of_its_services_wants(desk: Desk) -> None:
-    desk.subscribe("s")
-    desk.publish("a", "b")
-    desk.acknowledge(1)
-    desk.publish("c", ttl_s=20)
-    desk.fetch("s", ttl_s=20)
-    desk.acknowledge(2, ttl_s=20)
-    desk.now_s += 21
-    assert desk.publish("d", ttl_s=20).clock == 4
+    desk.subscribed("s").published("a", "b").acknowledged(1).publish("c", ttl_s=20)
+    assert desk.fetched("s", ttl_s=20).acknowledged(2, ttl_s=20).later(21).publish("d", ttl_s=20).clock == 4
     reply = desk.fetch("s")
     assert clocks_of(reply) == [4] and (reply.cursor, reply.era, reply.turned, reply.era_changed) == (2, 0, False, False)
 
@@ -190,8 +168,7 @@ def test_a_channel_lives_as_long_as_the_longest_of_its_services_wants(desk: Desk
 def test_a_copy_of_a_subscription_does_nothing_and_says_what_the_first_did(desk: Desk) -> None:
     first = desk.run(SUBSCRIBE)
     assert (first.result, first.cursor) == ("created", 0)
-    desk.publish("a")
-    assert desk.run(UNSUBSCRIBE).result == "deleted"
+    assert desk.published("a").run(UNSUBSCRIBE).result == "deleted"
     copy = desk.run(SUBSCRIBE)
     assert (copy.result, copy.cursor) == ("created", None) and desk.alive("s") == ["subscription-not-found"]
     assert desk.subscribe("s").cursor == 1
@@ -203,9 +180,7 @@ def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
     past_ms = desk.storage.now_ms() - 1
     assert desk.publish("a", not_after_ms=past_ms).items[0].result == "refused"
     assert desk.run(SUBSCRIBE.stamped(past_ms)).result == "refused" and desk.alive("s") == ["channel-not-found"]
-    desk.subscribe("s")
-    desk.publish("a")
-    assert desk.run(UNSUBSCRIBE.stamped(past_ms)).result == "refused"
+    assert desk.subscribed("s").published("a").run(UNSUBSCRIBE.stamped(past_ms)).result == "refused"
     reply = desk.publish("a", "b", not_after_ms=past_ms)
     assert [item.result for item in reply.items] == ["duplicate", "refused"] and reply.clock == 1
 
@@ -216,11 +191,9 @@ def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
         desk.storage.apply(f"old{n}", ops.Publish(tuple(message(f"m{i}") for i in range(10)), TTL_S, not_after_ms=NEVER_MS))
     assert desk.storage.held() == 2100
     for n in range(3000):
-        desk.publish(f"m{n}")
-        desk.now_s += 1
+        desk.published(f"m{n}").later(1)
     assert desk.storage.held() <= 2 * TTL_S + 3
-    desk.now_s += 2 * TTL_S
-    desk.alive("s")
+    desk.later(2 * TTL_S).alive("s")
     assert desk.storage.held() == 0 and desk.publish("anew").clock == 1
 
 
@@ -262,7 +235,7 @@ def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk, monkeypat
     opened = desk.storage.open(Opening("ch"))
     sent = opened.send(ops.Publish((ops.NewMessage("a", b"1"),), TTL_S))
     assert sent.reply.items[0].clock == 1 and sent.definite and sent.first_send_ns <= sent.done_ns
-    desk.now_s += 11
+    desk.later(11)
     monkeypatch.setattr("engine.channel.memory.DEADLINE_MS", -1)
     refused, fetched = opened.send_many([ops.Subscribe("s", "a" * 16, TTL_S), ops.Fetch("s", 1, TTL_S)])
     assert isinstance(refused, Sent) and refused.came_late

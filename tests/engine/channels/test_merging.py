@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -15,7 +15,7 @@ from engine.channel.steps import Opening, Round, Steps
 from engine.models.dsps import CLOCK_MAX
 from engine.ops.channels import Acknowledged, Fetch, Fetched, NewMessage, Publish, Subscribe, Unsubscribe
 from engine.redis.exchange import Sent
-from tests.engine.helpers.producing import refused
+from tests.engine.using import refused, then
 
 TTL_S, LATER_MS = 315, 2**52
 
@@ -71,8 +71,9 @@ class Desk:
     def publish(self, *ids: str) -> Any:
         return [self.run(self.steps.publish(NewMessage(id, b"1"), None)) for id in ids]
 
-    def publish_to(self, storage: str, *ids: str, ttl_s: int = TTL_S) -> None:
+    def publish_to(self, storage: str, *ids: str, ttl_s: int = TTL_S) -> Self:
         self.storages[storage].apply("ch", Publish(tuple(NewMessage(id, b"1") for id in ids), ttl_s, not_after_ms=LATER_MS))
+        return self
 
     def subscribe(self) -> Any:
         return self.run(self.steps.subscribe("s"))
@@ -83,6 +84,12 @@ class Desk:
     def acknowledge(self, found: Fetched) -> Any:
         assert found.receipt is not None
         return self.run(self.steps.acknowledge("s", found.receipt))
+
+    subscribed, published, fetched, acknowledged = map(then, ("subscribe", "publish", "fetch", "acknowledge"))
+
+    def later(self, s: float) -> Self:
+        self.now_s += s
+        return self
 
     def backup(self, storage: str) -> Callable[[], None]:
         """A storage as it is now; what this returns puts it back, at some later instant."""
@@ -127,12 +134,8 @@ def test_a_message_is_written_to_all_read_once_and_acknowledged_in_all(desk: Des
 @pytest.mark.parametrize("restored", [False, True])
 def test_a_receipt_for_a_part_of_a_batch_is_held_against_all_of_it(desk: Desk, restored: bool) -> None:
     """Of storage a only the first message is delivered; the second one tells that it has another history now."""
-    desk.subscribe()
-    desk.publish_to("a", "x")
-    restore = desk.backup("a")
-    desk.publish_to("a", "lost")
-    desk.publish_to("b", "y", "x")
-    found = desk.fetch(2)
+    restore = desk.subscribed().publish_to("a", "x").backup("a")
+    found = desk.publish_to("a", "lost").publish_to("b", "y", "x").fetch(2)
     assert ids(found) == ["y", "x"] and parts(found) == {"a": 1, "b": 2}
     if restored:
         restore()
@@ -150,22 +153,18 @@ def test_one_storage_that_works_is_enough_and_the_other_is_left_out(desk: Desk, 
     desk.publish("y", "z")
     assert [set(asked.asks) for asked in desk.asked[-3:]] == [{"a", "b"}, {"a"}, {"a"}]
     assert [record.levelname for record in caplog.records] == ["WARNING"] and "storage b" in caplog.text
-    desk.now_s += 0.6
-    desk.publish("u")
+    desk.later(0.6).publish("u")
     assert set(desk.asked[-1].asks) == {"a", "b"} and desk.asked[-1].enough is not None, "it is not waited for"
-    desk.now_s += 0.6
-    desk.publish("v")
+    desk.later(0.6).publish("v")
     assert set(desk.asked[-1].asks) == {"a"}, "left out for longer each time"
     desk.down.clear()
-    desk.now_s += 0.6
-    desk.publish("w")
+    desk.later(0.6).publish("w")
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert ids(desk.fetch()) == ["x", "y", "z", "u", "v", "w"] and desk.unread("b") == [1]
 
 
 def test_one_that_does_not_answer_while_it_is_tried_stays_left_out(desk: Desk) -> None:
-    desk.subscribe()
-    with desk.without("b", error=errors.OutcomeUnknown("cut")):
+    with desk.subscribed().without("b", error=errors.OutcomeUnknown("cut")):
         desk.publish("x")
     desk.silent.add("b")
     for asked in ({"a", "b"}, {"a"}):
@@ -185,8 +184,7 @@ def test_it_fails_only_when_all_do_and_says_the_worst(desk: Desk) -> None:
 
 def test_a_bulk_counts_each_message_that_one_storage_took(desk: Desk) -> None:
     bulk = [(NewMessage("x", b"1"), NewMessage("y", b"2")), (NewMessage("z", b"3"),)]
-    desk.publish_to("b", "y")
-    came = desk.run(desk.steps.publish_many(bulk, None))
+    came = desk.publish_to("b", "y").run(desk.steps.publish_many(bulk, None))
     assert [(one.result, one.clock) for one in came] == [("created", 1), ("duplicate", 2), ("created", 3)]
     with desk.without("a", "b"), pytest.raises(errors.ServerUnavailable):
         desk.run(desk.steps.publish_many(bulk, None))
@@ -203,21 +201,15 @@ def test_a_bulk_that_stops_in_the_middle_says_what_came_of_each(desk: Desk) -> N
 
 
 def test_what_one_storage_lacks_comes_from_the_other_and_where_it_belongs(desk: Desk) -> None:
-    desk.subscribe()
-    desk.publish("x")
-    desk.publish_to("b", "only-b")
-    desk.publish("y")
-    desk.publish_to("a", "only-a")
-    found = desk.fetch()
+    desk.subscribed().published("x").publish_to("b", "only-b").publish("y")
+    found = desk.publish_to("a", "only-a").fetch()
     assert ids(found) == ["x", "only-b", "y", "only-a"] and parts(found) == {"a": 3, "b": 3}
     desk.acknowledge(found)
     assert (desk.unread("a"), desk.unread("b")) == ([], [])
 
 
 def test_what_was_acknowledged_in_one_storage_alone_comes_no_more_from_the_other(desk: Desk) -> None:
-    desk.subscribe()
-    desk.publish("x", "y")
-    found = desk.fetch()
+    found = desk.subscribed().published("x", "y").fetch()
     with desk.without("a"):
         assert desk.acknowledge(found).result == "OK"
     desk.publish("z")
@@ -227,9 +219,7 @@ def test_what_was_acknowledged_in_one_storage_alone_comes_no_more_from_the_other
 
 
 def test_a_storage_that_only_has_old_messages_catches_up(desk: Desk) -> None:
-    desk.subscribe()
-    desk.publish(*[f"m{n}" for n in range(10)])
-    found = desk.fetch()
+    found = desk.subscribed().published(*[f"m{n}" for n in range(10)]).fetch()
     with desk.without("a"):
         desk.acknowledge(found)
     assert ids(desk.fetch(4)) == [] and desk.unread("a") == [], "without being told to, and all of it"
@@ -241,76 +231,53 @@ def test_a_subscriber_is_created_where_only_others_know_it_and_keeps_what_it_has
     for _ in range(2):
         assert ids(desk.fetch()) == ["x", "y"], "storage b calls them old, for it knows the subscriber only since they were there"
     assert desk.unread("b") == []
-    desk.publish("z")
-    found = desk.fetch()
+    found = desk.published("z").fetch()
     assert ids(found) == ["x", "y", "z"]
-    desk.acknowledge(found)
-    desk.publish("u", "v")
+    desk.acknowledged(found).publish("u", "v")
     desk.storages["a"].apply("ch", Unsubscribe("s", "b" * 16, not_after_ms=LATER_MS))
     assert ids(desk.fetch()) == ["u", "v"], "the subscriber of storage b lives on"
 
 
 def test_a_subscriber_that_was_given_back_is_believed_in_the_end(desk: Desk) -> None:
     desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, not_after_ms=LATER_MS))
-    desk.publish("x")
-    assert ids(desk.fetch()) == ["x"]
-    desk.now_s += 16
-    desk.publish_to("b", "underway")
-    desk.acknowledge(desk.fetch())
-    desk.fetch()
-    desk.publish("y")
-    found = desk.fetch()
+    assert ids(desk.published("x").fetch()) == ["x"]
+    desk.later(16).publish_to("b", "underway").acknowledged(desk.fetch()).fetch()
+    found = desk.published("y").fetch()
     with desk.without("a"):
         desk.acknowledge(found)
     assert ids(desk.fetch()) == [] and desk.unread("a") == [] and desk.steps._suspects._suspects == {}
 
 
 def test_no_more_than_asked_for_and_the_receipt_covers_no_other(desk: Desk) -> None:
-    desk.subscribe()
-    desk.publish_to("a", "x", "y")
-    desk.publish_to("b", "y", "z", "x")
-    assert ids(desk.fetch()) == ["x", "y", "z"]
+    assert ids(desk.subscribed().publish_to("a", "x", "y").publish_to("b", "y", "z", "x").fetch()) == ["x", "y", "z"]
     found = desk.fetch(2)
     assert ids(found) == ["x", "y"] and found.more_messages and parts(found) == {"a": 2, "b": 1}
-    desk.acknowledge(found)
-    assert ids(desk.fetch()) == ["z"] and desk.unread("b") == [2, 3]
-    desk.acknowledge(desk.fetch())
-    assert desk.unread("b") == [] and desk.fetch(0).messages == ()
+    assert ids(desk.acknowledged(found).fetch()) == ["z"] and desk.unread("b") == [2, 3]
+    assert desk.acknowledged(desk.fetch()).unread("b") == [] and desk.fetch(0).messages == ()
 
 
 def test_lost_is_what_no_storage_delivers(desk: Desk) -> None:
-    desk.subscribe()
-    desk.publish_to("a", "x", "y", ttl_s=20)
-    desk.publish_to("b", "x", ttl_s=20)
-    desk.publish_to("b", "y")
-    desk.publish("z")
-    desk.now_s += 21
-    found = desk.fetch()
+    desk.subscribed().publish_to("a", "x", "y", ttl_s=20).publish_to("b", "x", ttl_s=20).publish_to("b", "y")
+    found = desk.published("z").later(21).fetch()
     assert (ids(found), found.lost) == (["y", "z"], 1)
     desk.acknowledge(found)
     for storage in ("a", "b"):
         desk.publish_to(storage, "short", ttl_s=20)
-    desk.subscribe()
-    desk.now_s += 21
-    found, speaks = desk.run(desk.steps.fetch("s", 64))
+    found, speaks = desk.subscribed().later(21).run(desk.steps.fetch("s", 64))
     assert (found.lost, found.messages, speaks) == (1, (), True) and parts(found) == {"a": 4, "b": 4}
     assert (desk.acknowledge(found).result, desk.run(desk.steps.fetch("s", 64))) == ("OK", (Fetched(), False))
 
 
 def test_a_batch_across_the_wrap_of_one_storage(desk: Desk) -> None:
     desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, CLOCK_MAX - 1, not_after_ms=LATER_MS))
-    desk.subscribe()
-    desk.publish("x", "y", "z")
-    found = desk.fetch()
+    found = desk.subscribed().published("x", "y", "z").fetch()
     assert [message.clock for message in found.messages] == [CLOCK_MAX, -CLOCK_MAX, 1 - CLOCK_MAX]
     assert parts(found) == {"a": 1 - CLOCK_MAX, "b": 3} and found.lost == 0
     assert desk.acknowledge(found).result == "OK" and desk.fetch().messages == ()
 
 
 def test_a_storage_with_messages_gives_the_others_a_moment(desk: Desk) -> None:
-    desk.subscribe()
-    desk.publish_to("a", "x")
-    desk.silent.add("b")
+    desk.subscribed().publish_to("a", "x").silent.add("b")
     assert ids(desk.fetch()) == ["x"] and parts(desk.fetch()) == {"a": 1} and desk.asked[-1].late_ms == 300
 
 
@@ -324,8 +291,7 @@ def test_it_is_missing_when_all_miss_it(desk: Desk) -> None:
 
 
 def test_of_a_receipt_the_parts_count_whose_storages_there_are(desk: Desk) -> None:
-    desk.subscribe()
-    desk.publish("x")
+    desk.subscribed().publish("x")
     inner = replies.inner("ch", "s", 1)
     refused(errors.Malformed, "^receipt: ", desk.run, desk.steps.acknowledge("s", replies.outer({"gone": inner})))
     for bad in (replies.inner("ch", "t", 1), inner.replace("1", "2", 1), "{}"):
@@ -336,9 +302,7 @@ def test_of_a_receipt_the_parts_count_whose_storages_there_are(desk: Desk) -> No
 
 
 def test_a_clock_that_went_back_in_one_storage_is_told(desk: Desk) -> None:
-    desk.subscribe()
-    desk.publish("x")
-    desk.acknowledge(desk.fetch())
+    desk.subscribed().published("x").acknowledge(desk.fetch())
     desk.storages["b"] = memory.MemoryStorage(now_ns=desk.now_ns)
     desk.storages["b"].apply("ch", Subscribe("s", "b" * 16, TTL_S, not_after_ms=LATER_MS))
     assert desk.publish("y")[0].era_changed

@@ -15,8 +15,7 @@ from engine import Malformed
 from engine.redis import dialer as notifying
 from engine.redis.dialer import AsyncNotifier, Notifier
 from engine.redis.endpoint import ConnectOptions, Endpoint
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Relay, refused, wait_until
 
 TOPIC = "dsps.c.{chx}"
 
@@ -256,8 +255,7 @@ def test_asyncio_serves_one_loop_after_the_other_and_not_two_at_once(client: red
         await made.close()
 
     def another_loop() -> None:
-        with pytest.raises(Malformed, match="event loop"):
-            asyncio.run(hears())
+        refused(Malformed, "event loop", asyncio.run, hears())
 
     asyncio.run(hears())
     asyncio.run(hears(another_loop))

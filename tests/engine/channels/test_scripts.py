@@ -43,9 +43,7 @@ def test_a_clock_is_formatted_and_never_compared_as_a_number_but_in_a_few_functi
 
 
 def test_a_publish_takes_about_a_dozen_commands_and_a_batch_four_a_message(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    desk.publish("m0")
-    with desk.commands() as one:
+    with desk.subscribed().published("m0").commands() as one:
         desk.publish("m1")
     assert sum(one.values()) <= 17, one
     with desk.commands() as many:
@@ -54,8 +52,7 @@ def test_a_publish_takes_about_a_dozen_commands_and_a_batch_four_a_message(desk:
 
 
 def test_a_fetch_takes_as_many_commands_for_64_messages_as_for_10(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    desk.publish(*(f"m{number}" for number in range(64)))
+    desk.subscribed().publish(*(f"m{number}" for number in range(64)))
     costs: list[int] = []
     for most, left in ((20, 20), (64, 64), (64, 0)):
         if not left:

@@ -88,9 +88,8 @@ def test_the_proofs_of_the_last_receipts_are_kept(told: Told) -> None:
     told.known.gave("sa", 9, None)
     told.known.gave("sa", 4, ops.Proof(5, 200))
     assert {at: told.known.acknowledge("sa", at).proof for at in range(1, 10)} == {
-        **dict.fromkeys(range(1, 10)),
-        **{5: ops.Proof(5, 105), 3: ops.Proof(3, 103), 6: ops.Proof(6, 106), 4: ops.Proof(5, 200)},
-    }
+        **dict.fromkeys(range(1, 10)), 5: ops.Proof(5, 105), 3: ops.Proof(3, 103), 6: ops.Proof(6, 106), 4: ops.Proof(5, 200),
+    }  # fmt: skip
     assert told.known.acknowledge("sb", 3).proof is None
 
 
@@ -138,11 +137,10 @@ def test_a_receipt_is_for_the_last_of_the_delivery_and_counts_what_is_missing_be
 
 def test_an_acknowledgement_that_is_beyond_or_of_another_era_says_that_the_clock_went_back(told: Told) -> None:
     for reply, era, changed in (
-        (ops.AcknowledgeReply(1, "stale", 8, 7, 0), None, False),
-        (ops.AcknowledgeReply(1, "stale", 8, 7, 1), 0, True),
+        (ops.AcknowledgeReply(1, "stale", 8, 7, 0), None, False), (ops.AcknowledgeReply(1, "stale", 8, 7, 1), 0, True),
         (ops.AcknowledgeReply(1, "stale", 8, 7, 0, beyond=True), None, True),
         (ops.AcknowledgeReply(1, "OK", 8, 7, 1, turned=True), 1, True),
-    ):
+    ):  # fmt: skip
         came = replies.acknowledged(told.known, ops.Acknowledge("sa", 7, TTL_S, era), told.tell(reply))
         assert came is not None and came.era_changed == changed
 

@@ -27,10 +27,7 @@ def check(desk: ChannelDesk, do: Callable[[ChannelDesk], object], renewed: set[s
 @pytest.fixture
 def aged(desk: ChannelDesk) -> ChannelDesk:
     """A channel with two subscribers and a message, all 50 s old."""
-    desk.subscribe("own", ttl_s=T_S)
-    desk.subscribe("other", ttl_s=T_S)
-    desk.publish("m1", ttl_s=T_S)
-    desk.age(AGE_S)
+    desk.subscribed("own", ttl_s=T_S).subscribed("other", ttl_s=T_S).published("m1", ttl_s=T_S).age(AGE_S)
     return desk
 
 
@@ -60,9 +57,7 @@ def test_the_table(aged: ChannelDesk, call: str) -> None:
 
 @pytest.mark.feature("DS20", model="dsps")
 def test_an_empty_fetch_renews_as_well(aged: ChannelDesk) -> None:
-    aged.acknowledge(1, "own", ttl_s=T_S)
-    aged.age(AGE_S)
-    check(aged, lambda desk: desk.fetch("own", ttl_s=T_S), {"clock", "own"})
+    check(aged.acknowledged(1, "own", ttl_s=T_S).age(AGE_S), lambda desk: desk.fetch("own", ttl_s=T_S), {"clock", "own"})
 
 
 def test_what_we_know_ends_with_the_clock_to_the_millisecond(desk: ChannelDesk) -> None:
@@ -91,8 +86,7 @@ def test_who_keeps_a_channel_for_less_takes_nothing_from_others(aged: ChannelDes
     do(aged)
     after = aged.lives()
     assert all(after[key] >= end_ms for key, end_ms in before.items())
-    aged.age(16)
-    assert aged.publish("m3", ttl_s=15).clock in (2, 3) and aged.fetch("own", ttl_s=15).result == "ok"
+    assert aged.age(16).publish("m3", ttl_s=15).clock in (2, 3) and aged.fetch("own", ttl_s=15).result == "ok"
 
 
 def test_the_life_of_a_rule() -> None:
@@ -102,11 +96,8 @@ def test_the_life_of_a_rule() -> None:
 
 @pytest.mark.feature("DS02", model="dsps")
 def test_a_message_id_may_come_again_after_its_life(desk: ChannelDesk) -> None:
-    desk.publish("m1", ttl_s=20)
-    assert desk.publish("m1", ttl_s=20).items[0].result == "duplicate"
-    desk.subscribe(ttl_s=315)
-    desk.age(21)
-    again = desk.publish("m1", ttl_s=20)
+    assert desk.published("m1", ttl_s=20).publish("m1", ttl_s=20).items[0].result == "duplicate"
+    again = desk.subscribed(ttl_s=315).age(21).publish("m1", ttl_s=20)
     assert (again.items[0].result, again.clock, again.turned) == ("created", 2, False)
 
 

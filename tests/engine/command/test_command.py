@@ -16,9 +16,8 @@ import pytest
 from engine import GroupSettings, Queue, WorkerSettings, __version__, models, options
 from engine.command.arguments import duration_ms
 from engine.command.main import _parser  # pyright: ignore[reportPrivateUsage]
-from engine.ops.claims import Finish
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
-from tests.engine.helpers.producing import claim
+from tests.engine.using import Finish, claim
 
 
 def test_top_shows_counts_and_rates(queue: Queue, at: tuple[str, ...]) -> None:

@@ -27,10 +27,9 @@ def lines(queue: str, word: str) -> list[tuple[str, ...]]:
     return [
         *(("enqueue", "work", f"--{flag}={word}", *at) for flag in ("payload", "on-success", "delay-ms", "run-at-ms", "target")),
         *(("jobs", "list", f"--{flag}={word}", *at) for flag in ("state", "limit", "offset", "older-than")),
-        ("worker", word, *at),
-        ("jobs", "show", word, "--queue", f"no queue {word}", "--url", AWAY),
-        *(("queues", f"--url={word}"), ("outbox", word), ("lua", word), (word,)),
-    ]
+        ("worker", word, *at), ("jobs", "show", word, "--queue", f"no queue {word}", "--url", AWAY), ("queues", f"--url={word}"),
+        ("outbox", word), ("lua", word), (word,),
+    ]  # fmt: skip
 
 
 def test_no_argument_makes_a_traceback() -> None:

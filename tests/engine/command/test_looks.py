@@ -10,9 +10,8 @@ import pytest
 from engine import Handlers, Job, Queue, Worker, options
 from engine.models.model import random_id
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
-from tests.engine.desk import Desk
 from tests.engine.helpers import producing, waiting
-from tests.engine.ops import Bury, Failure, Options
+from tests.engine.using import Bury, Desk, Failure, Options
 
 
 def kill_some(queue: Queue, *jobs: str, **needs: list[str]) -> None:
@@ -76,8 +75,7 @@ def test_dead_jobs_are_listed_requeued_discarded_and_cleared(queue: Queue, at: t
     assert (queue.counts().waiting, queue.counts().dead) == (1, 1)
     assert said("dead", "requeue", "--all", "--name", "other", *at)["requeued"] == 0
     assert [said("dead", "clear", "--older-than", age, *at)["cleared"] for age in ("1h", "0s")] == [0, 1]
-    assert ironclaim("dead", "list", *at).stdout == "no job is dead\n"
-    assert ironclaim("dead", "requeue", *at).returncode == 2
+    assert ironclaim("dead", "list", *at).stdout == "no job is dead\n" and ironclaim("dead", "requeue", *at).returncode == 2
 
 
 def test_a_workflow_is_shown_retried_and_cancelled(queue: Queue, at: tuple[str, ...]) -> None:
@@ -126,8 +124,7 @@ def test_dead_jobs_by_name_key_error_and_age(queue: Queue, at: tuple[str, ...]) 
     def listed(*arguments: str) -> list[str]:
         return [row["job"] for row in said("dead", "list", *at, *arguments)]
 
-    assert listed() == ["parse", "send", "own"]
-    assert (listed("--name", "send"), listed("--key", "of-own")) == (["send"], ["own"])
+    assert listed() == ["parse", "send", "own"] and (listed("--name", "send"), listed("--key", "of-own")) == (["send"], ["own"])
     # Whole words: not those of MyValueError.
     assert (listed("--error", "ValueError"), listed("--error", "no route")) == (["parse"], ["send"])
     assert (listed("--error", "no"), listed("--error", "no", "--limit", "1", "--offset", "1")) == (["parse", "send"], ["send"])

@@ -92,13 +92,12 @@ def test_it_runs_until_sigterm(ironclaim_url: str, file: Path) -> None:
 @pytest.mark.parametrize("file", ["outbox_bad"], indirect=True)
 def test_what_it_cannot_use_is_one_line() -> None:
     for arguments, words in (
-        (("outbox_bad:connct", "outbox_bad:mails"), "has no connct"),
-        (("outbox_bad:number", "outbox_bad:mails"), "connect: "),
+        (("outbox_bad:connct", "outbox_bad:mails"), "has no connct"), (("outbox_bad:number", "outbox_bad:mails"), "connect: "),
         (("outbox_bad:connect", "outbox_bad:send"), "object: "),
         (("outbox_bad:connect", "outbox_bad:handlers"), "queue: 'outbox_bad:handlers' is not allowed, it must be a Queue or "),
         (("outbox_bad:connect", "nowhere:mails"), "no module nowhere"),
         (("outbox_bad:broken", "outbox_bad:mails"), "no route to the database"),
         (("outbox_bad:connect", "outbox_bad:mails", "--batch", "0"), "batch: "),
         (("outbox_bad:connect", "outbox_bad:mails"), "table: ironclaim_outbox is missing, it must be there: "),
-    ):
+    ):  # fmt: skip
         assert words in refused("outbox", *arguments, "--burst"), arguments

@@ -15,9 +15,7 @@ from engine import Queue
 from engine.command.main import _parser
 from tests import golden
 from tests.engine.command.running import ironclaim
-from tests.engine.desk import START_MS, Desk
-from tests.engine.helpers.by_hand import set_history
-from tests.engine.ops import Bury, Drop, Failure, NoteQueue, RunTimes
+from tests.engine.using import START_MS, Bury, Desk, Drop, Failure, NoteQueue, RunTimes, set_history
 
 #: Commands and what they print; a command that is added to the file is carried out, too.
 PRINTED = "engine/printed.txt"

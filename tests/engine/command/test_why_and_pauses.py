@@ -4,8 +4,7 @@ import pytest
 
 from engine import Queue
 from tests.engine.command.running import ironclaim, said
-from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import Book, at_work, make_worker, wait_until
 
 
 def test_workers_that_claim_nothing(queue: Queue, at: tuple[str, ...], ironclaim_url: str) -> None:

@@ -230,11 +230,10 @@ def test_a_reference_that_names_nothing_says_what_is_wrong(shop: Shop) -> None:
     for reference, complaint in (
         ("no_such_module:queue", "(there is no module no_such_module in {0} or where Python looks)"),
         ("{1}.inner:queue", "(there is no module {1}.inner in {0} or where Python looks)"),
-        ("{1}", "({1} is a module; {1} has mails, bills"),
-        ("{1}.py:mails", "(there is no module {1}.py in "),
+        ("{1}", "({1} is a module; {1} has mails, bills"), ("{1}.py:mails", "(there is no module {1}.py in "),
         ("./{1}:mails", "object: './{1}:mails' is not allowed, it must be module:object, or module.object, of a Queue"),
         ("{1}:", "object: '{1}:' is not allowed"),
-    ):
+    ):  # fmt: skip
         assert complaint.format(shop.folder, shop.name) in refused("worker", reference.format(shop.folder, shop.name))
 
 

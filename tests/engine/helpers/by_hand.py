@@ -1,7 +1,8 @@
 """Administration of jobs on a desk: operations with an identity each, as `queue.jobs` and `queue.dead` make them."""
 
 from engine.ops import admin
-from tests.engine.using import Bury, Desk, Failure
+from tests.engine.desk import Desk
+from tests.engine.ops import Bury, Failure
 
 
 def alter(desk: Desk, action: admin.AdminAction, state: str, *jobs: str) -> admin.Alter:
@@ -42,11 +43,11 @@ def set_history(desk: Desk, keep: int, age_ms: int = 0, payload_bytes: int = 0, 
     return admin.SetHistory(rule, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
-def bury(desk: Desk, *jobs: str) -> None:
+def bury(desk: Desk, *jobs: str) -> Desk:
     """Let these jobs die, which wait now."""
     found = {job.lease.job: job.lease for job in desk.claim("g", limit=100)}
     assert set(found) == set(jobs)
-    desk.run(Bury(tuple(Failure(found[job], f"{job} is bad") for job in jobs)))
+    return desk.did(Bury(tuple(Failure(found[job], f"{job} is bad") for job in jobs)))
 
 
 def new_op_id(desk: Desk) -> str:

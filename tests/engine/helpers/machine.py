@@ -67,6 +67,7 @@ class Machine:
         raise AssertionError("the machine never rests")
 
     after, told, answered, failed, given, ended = map(then, ("wait", "on", "answer", "fail", "give", "handler_ends"))
+    after_sweep, after_end, warmed, woken, extended = map(then, ("sweep", "end", "warm", "wake", "extend"))
 
     # -- answers
 

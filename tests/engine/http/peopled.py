@@ -9,8 +9,7 @@ from typing import Any, cast
 import redis
 
 from engine import Bury, Handlers, Job, Queue, Worker, errors
-from tests.engine.helpers.producing import claim
-from tests.engine.ops import Beat, NoteProgress
+from tests.engine.using import Beat, NoteProgress, claim
 
 #: What a program of another language may have put where JSON, a number or a text stands.
 STORED = (

@@ -112,39 +112,35 @@ def requests() -> golden.Told:
     yield "a raw path", refusal(path="/a/b", raw="/a%2Fb")
 
 
-def test_a_body_is_read_within_its_time_and_size_and_websockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_is_read_within_its_time_and_size_and_websockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = [{"body": b"a" * 600, "more_body": True}, {"body": b"a" * 424, "more_body": False}, {"type": "http.disconnect"}]
+    sent: list[Any] = []
 
-    async def story() -> None:
-        sent: list[Any] = []
+    async def send(message: Any) -> None:
+        sent.append(message)
 
-        async def send(message: Any) -> None:
-            sent.append(message)
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        sent.append([await receive() for _ in chunks])
 
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            sent.append([await receive() for _ in chunks])
+    async def receive() -> Any:
+        return next(left)
 
-        async def receive() -> Any:
-            return next(left)
-
-        silence: Any = asyncio.Event().wait
-        made = shield.Shield(app, HttpSettings(body_max_bytes=1_024))
-        scope: Any = {"type": "http", "headers": [(b"host", b"localhost")], "path": "/", "query_string": b"", "scheme": "http"}
-        left = iter(chunks)
+    silence: Any = asyncio.Event().wait
+    made = shield.Shield(app, HttpSettings(body_max_bytes=1_024))
+    scope: Any = {"type": "http", "headers": [(b"host", b"localhost")], "path": "/", "query_string": b"", "scheme": "http"}
+    left = iter(chunks)
+    await made(scope, receive, send)
+    assert sent.pop() == chunks
+    left = iter([chunks[0], {"body": b"a" * 425, "more_body": True}])
+    with pytest.raises(answers.Problem) as large:
         await made(scope, receive, send)
-        assert sent.pop() == chunks
-        left = iter([chunks[0], {"body": b"a" * 425, "more_body": True}])
-        with pytest.raises(answers.Problem) as large:
-            await made(scope, receive, send)
-        assert large.value.status == 413
-        monkeypatch.setattr(shield, "BODY_S", 0.0)
-        with pytest.raises(answers.Problem) as late:
-            await made(scope, silence, send)
-        assert (late.value.status, late.value.headers) == (408, {"Connection": "close"})
-        await made({"type": "websocket"}, receive, send)
-        assert sent == [{"type": "websocket.close", "code": 1003}]
-
-    asyncio.run(story())
+    assert large.value.status == 413
+    monkeypatch.setattr(shield, "BODY_S", 0.0)
+    with pytest.raises(answers.Problem) as late:
+        await made(scope, silence, send)
+    assert (late.value.status, late.value.headers) == (408, {"Connection": "close"})
+    await made({"type": "websocket"}, receive, send)
+    assert sent == [{"type": "websocket.close", "code": 1003}]
 
 
 def asked(body: bytes = b"", query: str = "", **headers: str) -> Request:
@@ -381,9 +377,8 @@ def of_bananas() -> golden.Told:
         ("waiting", Options(priority=1, headers=((bananas.DESCRIPTION, "d"),)), {"enqueued_ms": 1_500}),
         ("delayed", Options(priority=5, route="west", attempts=4), {"due_ms": 2_001}),
         ("finished", Options(priority=9), {"failures": 1, "crashes": 2}),
-        ("dead", Options(priority=10), {"last_error": "ValueError: 5", "unreadable": "torn"}),
-        ("expired", Options(), {}),
-    ):
+        ("dead", Options(priority=10), {"last_error": "ValueError: 5", "unreadable": "torn"}), ("expired", Options(), {}),
+    ):  # fmt: skip
         job = JobInfo("j1", state, name="send", payload_bytes=b"[5]", options=options, **more)  # type: ignore[arg-type]
         for payloads in (False, True):
             yield f"{state} {payloads}", bananas._view(job, asking(HttpSettings(show_payloads=payloads)))

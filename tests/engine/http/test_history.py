@@ -17,9 +17,8 @@ from tests.engine.http.serving import asking, bearer
 
 HISTORY = "/api/queues/q/history"
 TOKENS = (
-    Token(secret="reader-0123456789", role="read", name="reader"),
-    Token(secret="admin-0123456789a", role="admin", name="admin"),
-)
+    Token(secret="reader-0123456789", role="read", name="reader"), Token(secret="admin-0123456789a", role="admin", name="admin"),
+)  # fmt: skip
 
 
 def ended(queue: Queue, *jobs: str) -> None:

@@ -10,9 +10,8 @@ import httpx
 import pytest
 
 from engine import Handlers, Job, Queue, TimedOut, Worker
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import asking
+from tests.engine.using import at_work, wait_until
 
 pytestmark = pytest.mark.feature("BN34")
 JOBS = "/api/queues/q/jobs"
@@ -80,11 +79,10 @@ def test_a_batch_is_enqueued_in_its_order_and_a_repeat_of_it_creates_nothing(cli
 
 
 BAD_JOBS: list[tuple[dict[str, Any], str]] = [
-    *(({"payload": 1}, "name"), ({"name": "a b"}, "name"), ({"name": "a", "payload": "x" * 600_000}, "payload")),
-    *(({"name": "a", name: 1}, name) for name in ("prioriti", "intended_ns")),
-    *(({"name": "a", "priority": 11}, "priority"), ({"name": "a", "id": "cron:x"}, "id")),
-    ({"name": "a", "on_success": {"name": "b", "delay_ms": 5}}, "on_success.delay_ms"),
-]
+    ({"payload": 1}, "name"), ({"name": "a b"}, "name"), ({"name": "a", "payload": "x" * 600_000}, "payload"),
+    *(({"name": "a", name: 1}, name) for name in ("prioriti", "intended_ns")), ({"name": "a", "priority": 11}, "priority"),
+    ({"name": "a", "id": "cron:x"}, "id"), ({"name": "a", "on_success": {"name": "b", "delay_ms": 5}}, "on_success.delay_ms"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("job", "field"), BAD_JOBS)

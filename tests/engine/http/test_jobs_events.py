@@ -15,9 +15,8 @@ from engine import AsyncQueue, Queue
 from engine.http.jobs import events
 from engine.http.settings import HttpSettings
 from engine.models.lanes_keys import LanesKeys
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import STREAM_S, wait_until
 from tests.engine.http.serving import coming, rest_of, served
+from tests.engine.using import STREAM_S, Relay, refused, wait_until
 
 EVENTS = "/api/queues/q/events"
 
@@ -137,8 +136,7 @@ def test_clients_that_have_gone_make_room(ironclaim_url: str, queue: Queue) -> N
 
         for _ in range(3):
             assert wait_until(begins, "the place of the one before is free")
-            with pytest.raises(httpx.ReadTimeout):
-                wait_until(lambda: polls(base), "a place is free")
+            refused(httpx.ReadTimeout, None, wait_until, lambda: polls(base), "a place is free")
 
 
 def polls(base: str) -> bool:

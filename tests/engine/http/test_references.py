@@ -21,9 +21,8 @@ from tests.engine.http.serving import asking, bearer
 MAILS, BOTH, ALL = "m" * 32, "b" * 32, "a" * 32
 TOKENS = (
     Token(secret=MAILS, role="admin", name="mails", queues=("mails",)),
-    Token(secret=BOTH, role="admin", name="both", queues=("mails", "bills")),
-    Token(secret=ALL, role="admin", name="all"),
-)
+    Token(secret=BOTH, role="admin", name="both", queues=("mails", "bills")), Token(secret=ALL, role="admin", name="all"),
+)  # fmt: skip
 AWAY = {"Exception": "bills:pay"}
 #: Options that name nothing outside of their own queue: what the others are is in CASES.
 OF_ITS_OWN_QUEUE = set(options.OPTIONS) - {"reroute_on", *CALLBACKS}
@@ -173,13 +172,11 @@ def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(ironclaim_url
         unique = {"dedup": "params", "dedup_ms": 60_000}
         job: dict[str, Any] = {"name": "pay", "payload": {"to": "ada"}}
         for path, body, headers, field in (
-            ("jobs", {**job, "id": "taken"}, {}, "id"),
-            ("jobs", job, {"Idempotency-Key": "taken"}, "id"),
-            ("jobs", {**job, **unique}, {}, "dedup"),
-            ("jobs/batch", {"jobs": [job, {**job, "id": "taken"}]}, {}, "jobs[1].id"),
+            ("jobs", {**job, "id": "taken"}, {}, "id"), ("jobs", job, {"Idempotency-Key": "taken"}, "id"),
+            ("jobs", {**job, **unique}, {}, "dedup"), ("jobs/batch", {"jobs": [job, {**job, "id": "taken"}]}, {}, "jobs[1].id"),
             ("jobs/batch", {"jobs": [job]}, {"Idempotency-Key": "taken"}, "jobs[0].id"),
             ("jobs/batch", {"jobs": [{**job, **unique}]}, {}, "jobs[0].dedup"),
-        ):
+        ):  # fmt: skip
             audit()
             answer = client.post(f"/api/queues/mails/{path}", json=body, headers=headers)
             assert (answer.status_code, answer.json().get("field")) == (403, field), answer.text

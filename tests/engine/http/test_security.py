@@ -20,18 +20,14 @@ from engine import Queue, errors, testing
 from engine.http import access, application, routes, serving, shield
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import Access, HttpSettings, Token
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.refusing import malformed
-from tests.engine.helpers.waiting import STREAM_S, soon, wait_until
 from tests.engine.http.serving import asking, bearer, rest_of, served
+from tests.engine.using import STREAM_S, malformed, refused, soon, wait_until
 
 READ, OPERATE, ADMIN, MAILS = "r" * 32, "o" * 32, "a" * 32, "m" * 32
 TOKENS = (
-    Token(secret=READ, role="read", name="reader"),
-    Token(secret=OPERATE, role="operate", name="operator"),
-    Token(secret=ADMIN, role="admin", name="admin"),
-    Token(secret=MAILS, role="admin", name="mails", queues=("mails",)),
-)
+    Token(secret=READ, role="read", name="reader"), Token(secret=OPERATE, role="operate", name="operator"),
+    Token(secret=ADMIN, role="admin", name="admin"), Token(secret=MAILS, role="admin", name="mails", queues=("mails",)),
+)  # fmt: skip
 JOBS = "/api/queues/q/jobs"
 FULL = "As many wait as may: 2 requests."
 #: Longer than any run of digits in a page: a clock in milliseconds holds each number of four digits now and then.
@@ -356,8 +352,7 @@ def test_long_polls_are_bounded_in_time_and_number(ironclaim_url: str, queue: Qu
             full = client.get(f"{JOBS}/j1/result", params={"wait_ms": 5_000})
             assert (full.status_code, full.headers["retry-after"]) == (503, "1")
             assert full.json()["detail"] == client.get(f"{subscription}?timeout=5s").json()["error"] == FULL
-            assert client.get("/api/queues/q/events").status_code == 503
-            assert client.get(f"{JOBS}/j1").status_code == 200
+            assert client.get("/api/queues/q/events").status_code == 503 and client.get(f"{JOBS}/j1").status_code == 200
         assert client.get(f"{JOBS}/j1/result", params={"wait_ms": 1}).status_code in (202, 503)
 
 

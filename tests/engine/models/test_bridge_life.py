@@ -71,9 +71,9 @@ def test_a_result_lives_for_a_day_and_the_rest_for_ever(desk: ModelDesk, client:
 
 @pytest.mark.feature("BQ28", "BQ30", model="bridge")
 def test_retries_change_nothing_in_the_json_but_the_attempts(desk: ModelDesk, client: BridgeClient) -> None:
-    """1.3.10 and 6.4: N retries are N + 1 runs; the original rewrote the numbers of the payload with each."""
+    """1.3.10 and 6.4: N retries are N + 1 runs, and part of a retry is none; the original rewrote the payload's numbers."""
     payload = '{"n":9007199254740993,"f":1.0,"e":[],"x":null}'
-    raw = '{"type":"main","payload":' + payload + ',"own":[ 1 ],"retry":{"attempts":2},"attempts":%d}'
+    raw = '{"type":"main","payload":' + payload + ',"own":[ 1 ],"retry":{"attempts":2.75},"attempts":%d}'
     client.redis.set(KEYS.data("j"), raw % 0)
     client.redis.rpush(KEYS.waiting, "j")
     for failures in (1, 2):

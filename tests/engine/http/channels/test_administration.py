@@ -155,10 +155,9 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
         assert logging.getLogger("ironclaim").level == logging.FATAL
         assert logging.getLogger("ironclaim.http.audit").isEnabledFor(logging.INFO)
         for query, error in (
-            ("level=INFO", 'Missing "category" parameter'),
-            ("category=root&level=INFO", 'Invalid "category" parameter'),
+            ("level=INFO", 'Missing "category" parameter'), ("category=root&level=INFO", 'Invalid "category" parameter'),
             *((query, 'Invalid "level" parameter') for query in ("category=auth&level=LOUD", "category=auth")),
-        ):
+        ):  # fmt: skip
             assert client.put(f"/admin/log/level?{query}", headers=BEARER).json()["error"] == error
 
 

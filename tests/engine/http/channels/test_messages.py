@@ -11,8 +11,8 @@ import pytest
 from engine import Channel
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.settings import Token
-from tests.engine.helpers.waiting import STREAM_S, soon
 from tests.engine.http.channels.desk import Desk, desk
+from tests.engine.using import STREAM_S, refused, soon
 
 pytestmark = pytest.mark.feature("DS33", model="dsps")
 
@@ -93,8 +93,7 @@ def listens(raw: Any) -> bool:
 @pytest.mark.slow
 def test_a_long_poll_that_nobody_waits_for_ends(client: Desk, raw: Any) -> None:
     client.subscribe("chx", "s1")
-    with pytest.raises(httpx.ReadTimeout):
-        client.get("/channel/chx/subscription/polling/s1", params={"timeout": "30s"}, timeout=0.3)
+    refused(httpx.ReadTimeout, None, client.get, "/channel/chx/subscription/polling/s1", params={"timeout": "30s"}, timeout=0.3)
     soon(lambda: not listens(raw), "nobody listens any more")
 
 
@@ -172,10 +171,9 @@ def test_nothing_changes_unless_that_is_allowed(ironclaim_url: str, raw: Any) ->
 
 def test_a_channel_without_tokens_of_its_own_takes_those_of_the_server(ironclaim_url: str) -> None:
     tokens = (
-        Token(secret="operator-01234567", role="operate"),
-        Token(secret="reader-0123456789", role="read"),
+        Token(secret="operator-01234567", role="operate"), Token(secret="reader-0123456789", role="read"),
         Token(secret="elsewhere-0123456", role="admin", queues=("other",)),
-    )
+    )  # fmt: skip
     with desk(ironclaim_url, tokens=tokens) as client:
         assert told(client.publish("chx", "m1", "1")) == (403, {"code": "dsps.auth.rejected", "error": "Unauthorized"})
         for one, statuses in zip(tokens, ((200, 200), (403, 200), (403, 403)), strict=True):

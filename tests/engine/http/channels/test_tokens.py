@@ -140,11 +140,10 @@ def test_keys_that_a_token_brings_along_are_not_used(client: Desk) -> None:
 def test_each_claim_counts(client: Desk) -> None:
     now_s = int(time.time())
     wrong: tuple[tuple[str, Any, str], ...] = (
-        *(("exp", now_s - 40, "expired"), ("exp", None, "exp"), ("exp", "soon", "xpiration")),
-        *((name, now_s + 100_000, "not yet valid") for name in ("nbf", "iat")),
-        *(("iss", "nobody", "ssuer"), ("iss", None, "iss")),
-        *(("aud", "elsewhere", "udience"), ("aud", None, "aud"), ("aud", [], "aud")),
-    )
+        ("exp", now_s - 40, "expired"), ("exp", None, "exp"), ("exp", "soon", "xpiration"),
+        *((name, now_s + 100_000, "not yet valid") for name in ("nbf", "iat")), ("iss", "nobody", "ssuer"), ("iss", None, "iss"),
+        ("aud", "elsewhere", "udience"), ("aud", None, "aud"), ("aud", [], "aud"),
+    )  # fmt: skip
     for name, value, word in wrong:
         claim: dict[str, Any] = {name: value}
         assert word in refused(client, token(**claim)), claim

@@ -25,10 +25,9 @@ from engine.http.channels.observing import NoTelemetry
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings, Target
 from engine.http.channels.webhooks import delivery
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings, signed
-from tests.engine.helpers.refusing import malformed
-from tests.engine.helpers.waiting import soon
 from tests.engine.http.channels.desk import Desk, desk
 from tests.engine.http.channels.receiver import Answer, Receiver
+from tests.engine.using import malformed, soon
 
 pytestmark = pytest.mark.feature("DS30", model="dsps")
 
@@ -149,9 +148,7 @@ def test_what_will_not_pass_is_a_dead_letter_at_once(ironclaim_url: str, receive
             assert receiver.received[0].body == receiver.received[1].body
 
 
-def test_no_secret_of_a_webhook_is_ever_shown(
-    ironclaim_url: str, receiver: Receiver, raw: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_secret_of_a_webhook_is_ever_shown(ironclaim_url: str, receiver: Receiver, raw: Any, caplog: Any) -> None:
     hidden = "hunter2"
     headers = {"X-Key": hidden, "Authorization": f"Bearer {hidden}"}
     receiver.answers.extend([Answer(410)] * 2)
@@ -430,11 +427,10 @@ def test_settings_that_cannot_be_are_named() -> None:
     for settings, field in (
         *(({"url": url}, "url") for url in ("ftp://example.com/", "/path", "http://user:secret@example.com/")),
         *(({"url": f"http://example.com/{part}"}, "url") for part in ("{{.channel.name}}", "{{ .other }}")),
-        *(({"headers": {name: "x"}}, "headers") for name in ("Host", "webhook-Signature", "X Y")),
-        *(({"method": "GET"}, "method"), ({"headers": {"X-Y": "a\r\nHost: x"}}, "headers.X-Y")),
-        ({"allow_networks": ("127.0.0.1/33",)}, "allow_networks[0]"),
+        *(({"headers": {name: "x"}}, "headers") for name in ("Host", "webhook-Signature", "X Y")), ({"method": "GET"}, "method"),
+        ({"headers": {"X-Y": "a\r\nHost: x"}}, "headers.X-Y"), ({"allow_networks": ("127.0.0.1/33",)}, "allow_networks[0]"),
         *(({"secret": secret}, "secret") for secret in ("secret", "whsec_" + base64.b64encode(b"x" * 23).decode())),
-    ):
+    ):  # fmt: skip
         told = malformed(lambda given=settings: policy(WebhookSettings(**{"url": "https://example.com/", **given})))
         assert told.field == f"webhook.{field}", settings
     assert malformed(WebhookRetry, interval_multiplier=0.9).field == "webhook.retry.interval_multiplier"

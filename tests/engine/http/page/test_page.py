@@ -1,6 +1,5 @@
 """The page over HTTP: what it shows to whom, and what it refuses."""
 
-import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -338,18 +337,15 @@ def test_an_old_keyspace_shows_what_it_knows(ironclaim_url: str) -> None:
             assert client.get(f"/queues/old/{tab}").status_code == 200, tab
 
 
-def test_it_may_be_mounted_below_another_path(busy: Busy, ironclaim_url: str) -> None:
-    async def look() -> str:
-        app = application(HttpSettings(url=ironclaim_url))
-        transport = httpx.ASGITransport(app=Starlette(routes=[Mount("/ops", app)]))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            text = (await client.get("/ops/queues/q")).text
-            style = re.search(r'href="([^"]+page.css[^"]*)"', text)
-            assert style is not None and (await client.get(style[1])).status_code == 200
-        await app.state.opened.close()
-        return text
-
-    assert set(re.findall(r'(?:href|src|action|data-live)="(/[^/"]*)', asyncio.run(look()))) == {"/ops"}
+async def test_it_may_be_mounted_below_another_path(busy: Busy, ironclaim_url: str) -> None:
+    app = application(HttpSettings(url=ironclaim_url))
+    transport = httpx.ASGITransport(app=Starlette(routes=[Mount("/ops", app)]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        text = (await client.get("/ops/queues/q")).text
+        style = re.search(r'href="([^"]+page.css[^"]*)"', text)
+        assert style is not None and (await client.get(style[1])).status_code == 200
+    await app.state.opened.close()
+    assert set(re.findall(r'(?:href|src|action|data-live)="(/[^/"]*)', text)) == {"/ops"}
 
 
 def test_the_samples_are_events_that_a_browser_can_read(client: httpx.Client, busy: Busy) -> None:

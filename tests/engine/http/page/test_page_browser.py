@@ -84,8 +84,7 @@ def test_the_overview_goes_on_by_itself_and_asks_for_nothing_else(window: Browse
     window.requests()
     busy.queue.enqueue("wait", 1)
     waiting.wait_until(lambda: int(window.run(shown)) == before + 1, "the new job is counted")
-    assert window.requests() == []
-    assert window.run("return document.querySelectorAll('.chart path.line').length") >= 1
+    assert window.requests() == [] and window.run("return document.querySelectorAll('.chart path.line').length") >= 1
     labels = "return Array.from(document.querySelectorAll('.chart svg[role=img]'), one => one.getAttribute('aria-label'))"
     waiting.wait_until(lambda: window.run(labels)[1] == f"Waiting by name: wait {before + 1}", "the chart has it too")
     assert len(window.run(labels)) == 4 and window.requests() == []

@@ -62,15 +62,16 @@ def test_the_samplers_that_nobody_looked_at_for_longest_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("shards", [None, 2])
-def test_run_times_are_of_each_name_that_was_told_of(ironclaim_url: str, shards: int | None) -> None:
-    async def told() -> set[str]:
-        async with AsyncQueue("q", url=ironclaim_url, shards=shards) as queue:
-            items = tuple(workers.RunTimes(name, "ok", 1_000, 1_000, ((1, 1),)) for name in ("first", "second"))
-            whole = queue if shards is None else (await queue.in_use())[0]
-            await whole.do(workers.ReportRunTimes("a" * 16, 1, 2**52, items))
-            return {times.name for times in await (Looks(queue) if shards is None else ShardedLooks(queue)).run_times()}
-
-    assert asyncio.run(told()) == {"first", "second"}
+async def test_run_times_are_of_each_name_that_was_told_of(ironclaim_url: str, shards: int | None) -> None:
+    async with AsyncQueue("q", url=ironclaim_url, shards=shards) as queue:
+        items = tuple(workers.RunTimes(name, "ok", 1_000, 1_000, ((1, 1),)) for name in ("first", "second"))
+        whole = queue if shards is None else (await queue.in_use())[0]
+        await whole.do(workers.ReportRunTimes("a" * 16, 1, 2**52, items))
+        looks = Looks(queue) if shards is None else ShardedLooks(queue)
+        assert {times.name for times in await looks.run_times()} == {"first", "second"}
+        before_ms = await queue.driver.server_now_ms()
+        listed = await looks.workers()
+        assert listed.workers == () and before_ms <= listed.now_ms <= await queue.driver.server_now_ms()
 
 
 def test_run_times_are_those_of_the_last_minute() -> None:

@@ -42,8 +42,7 @@ def test_what_is_there_starts_at_once_as_a_batch_in_one_place() -> None:
 def test_a_batch_has_at_most_so_many_jobs_and_the_next_has_the_rest() -> None:
     machine = batching()
     jobs = jobs_of(machine, "abcdef")
-    assert batches(machine.give(*jobs)) == [["a", "b", "c", "d"]]
-    assert batches(end(machine, *jobs[:4])) == [["e", "f"]]
+    assert batches(machine.give(*jobs)) == [["a", "b", "c", "d"]] and batches(end(machine, *jobs[:4])) == [["e", "f"]]
     assert isinstance(machine.work, Finish) and machine.work.leases == tuple(job.lease for job in jobs[:4])
 
 
@@ -132,15 +131,13 @@ def test_a_stop_waits_for_the_batch_and_gives_the_rest_back() -> None:
     machine = batching(2)
     jobs = machine.takes(*"abc")
     assert machine.told(StopAsked()).work == Release((jobs[2].lease,))
-    machine.end()
-    end(machine, *jobs[:2])
+    end(machine.after_end(), *jobs[:2])
     assert isinstance(machine.work, Finish) and machine.work.claim is None
 
 
 def test_a_paused_worker_starts_no_batch() -> None:
     machine = batching()
-    machine.on(PauseAsked(True))
-    assert not started(machine.give(*jobs_of(machine, "ab"))) and isinstance(machine.work, Release)
+    assert not started(machine.told(PauseAsked(True)).give(*jobs_of(machine, "ab"))) and isinstance(machine.work, Release)
 
 
 def test_single_jobs_that_wait_behind_a_claim_for_batches_go_back_and_only_as_many_as_may_run_are_claimed_again() -> None:
@@ -148,8 +145,7 @@ def test_single_jobs_that_wait_behind_a_claim_for_batches_go_back_and_only_as_ma
     jobs = [machine.job(str(number))._replace(name="else") for number in range(50)]
     machine.given(*jobs).wait(WAIT_MS_MAX + 1)
     assert isinstance(machine.work, Release) and len(machine.work.leases) == 49
-    machine.end()
-    assert machine.ended(jobs[0]).claim.limit == 1
+    assert machine.after_end().ended(jobs[0]).claim.limit == 1
     (job,) = machine.takes("w")
     end(machine, job)
     assert machine.claim.limit == 50, "a batch has come, so more may be there"

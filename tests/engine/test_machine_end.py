@@ -119,8 +119,7 @@ def test_a_burst_without_delays_ends_with_a_claim_that_is_sent_after_a_count_of_
 def test_a_burst_without_delays_looks_into_all_its_classes_before_it_ends() -> None:
     machine = Machine(burst=True, delayed=False, classes=tuple(f"c{number}" for number in range(CLASSES_PER_CALL_MAX + 1)))
     assert "work" not in machine.given().given().out
-    machine.sweep()
-    first = machine.answered("sweep", Counts(machine.srv_us, 0, 0, 0, 0, 0, 0, 0)).work.classes
+    first = machine.after_sweep().answered("sweep", Counts(machine.srv_us, 0, 0, 0, 0, 0, 0, 0)).work.classes
     assert not exits(machine.give()) and machine.work.classes != first and exits(machine.give())
 
 
@@ -138,16 +137,13 @@ def test_a_sweep_comes_again_when_its_reply_says() -> None:
     """Rule 13: until the next lease end or due time, at most the interval."""
     machine = Machine(sweep_ms=1000)
     assert isinstance(machine.out["sweep"].operation, Sweep)
-    machine.sweep(sleep_ms=300)
-    assert isinstance(machine.sweeps_after(300), Sweep)
-    machine.sweep(sleep_ms=1000)
-    assert isinstance(machine.sweeps_after(1000), Sweep)
+    assert isinstance(machine.after_sweep(sleep_ms=300).sweeps_after(300), Sweep)
+    assert isinstance(machine.after_sweep(sleep_ms=1000).sweeps_after(1000), Sweep)
 
 
 def test_a_claim_brings_the_next_sweep_nearer() -> None:
     machine = Machine(sweep_ms=1000)
-    machine.sweep(sleep_ms=1000)
-    assert isinstance(machine.given(sleep_ms=40).sweeps_after(40), Sweep)
+    assert isinstance(machine.after_sweep(sleep_ms=1000).given(sleep_ms=40).sweeps_after(40), Sweep)
 
 
 def test_a_failed_sweep_comes_again_after_one_interval() -> None:
@@ -156,8 +152,7 @@ def test_a_failed_sweep_comes_again_after_one_interval() -> None:
 
 def test_what_a_sweep_set_free_is_claimed() -> None:
     machine = Machine()
-    machine.given().wake(False)
-    machine.sweep(promoted=1)
+    machine.given().woken(False).sweep(promoted=1)
     assert isinstance(machine.work, Claim)
 
 
@@ -176,8 +171,7 @@ def test_of_what_a_handler_tells_the_newest_is_noted_and_a_stale_note_tells_the_
 def rest(machine: Machine) -> None:
     """With calls outstanding and nothing to do, the machine wants to be woken later, never now."""
     for ms in (1, 99, 2, 1000, 5000, 30_000):
-        machine.after(ms).on(TimerFired())
-        assert machine.steps.wake_at_ns(machine.now_ns) > machine.now_ns, f"at {machine.now_ms} ms"
+        assert machine.after(ms).told(TimerFired()).steps.wake_at_ns(machine.now_ns) > machine.now_ns, f"at {machine.now_ms} ms"
 
 
 @pytest.mark.parametrize("failing", [(), ("wake",), ("work",), ("renew",), ("sweep",), ("wake", "renew", "sweep")])

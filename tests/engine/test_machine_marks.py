@@ -16,8 +16,7 @@ def test_rule_12_a_job_without_a_crash_starts_unmarked() -> None:
 def test_rule_12_a_job_with_a_crash_behind_it_starts_when_its_mark_is_answered() -> None:
     machine = Machine(concurrency=1)
     job = machine.job("a", crashes=1)
-    assert started(machine.give(job)) == [] and machine.work == Mark(job.lease)
-    assert started(machine.mark()) == ["a"]
+    assert started(machine.give(job)) == [] and machine.work == Mark(job.lease) and started(machine.mark()) == ["a"]
 
 
 def test_rule_12_a_second_one_waits_for_the_first_and_the_others_pass_it() -> None:
@@ -85,29 +84,25 @@ def test_rule_12_a_mark_is_sent_again_until_it_is_answered() -> None:
 def test_rule_12_a_mark_that_fails_with_an_error_gives_the_job_back_after_a_pause() -> None:
     machine, (job,) = holding("a", crashes=1, concurrency=1)
     assert machine.failed("work", fault=True).work is None and machine.after(150).work == Release((job.lease,))
-    machine.end()
-    assert machine.steps.leased == 0 and isinstance(machine.work, Claim)
+    assert machine.after_end().steps.leased == 0 and isinstance(machine.work, Claim)
 
 
 def test_rules_9_and_12_a_mark_that_was_answered_late_starts_nothing() -> None:
     machine, (job,) = holding("a", crashes=1, concurrency=1, lease_ms=9000)
     machine.now_ms += 7201
     assert started(machine.mark()) == [] and machine.work == Release((job.lease,))
-    machine.end()
-    assert machine.claim.crashed_max == 1, "another one may come in its place"
+    assert machine.after_end().claim.crashed_max == 1, "another one may come in its place"
 
 
 def test_rule_12_leases_that_wait_for_their_turn_are_renewed() -> None:
     machine, jobs = holding("a", "b", "c", crashes=1, concurrency=3, lease_ms=9000)
-    machine.wait(3001)
-    assert set(machine.renewal.leases) == {job.lease for job in jobs}, "one of them is being marked"
+    assert set(machine.after(3001).renewal.leases) == {job.lease for job in jobs}, "one of them is being marked"
 
 
 @pytest.mark.parametrize("marked", [False, True])
 def test_rule_12_a_lease_that_is_lost_before_its_mark_is_answered_lets_the_next_one_in(marked: bool) -> None:
     machine, (first, second) = holding("a", "b", crashes=1, concurrency=2, lease_ms=9000)
-    machine.wait(3001)
-    machine.extend(*("stale" if lease == first.lease else "ok" for lease in machine.renewal.leases))
+    machine.after(3001).extend(*("stale" if lease == first.lease else "ok" for lease in machine.renewal.leases))
     assert machine.work == Mark(first.lease), "still unanswered"
     assert started(machine.mark("ok" if marked else "stale")) == [] and machine.work == Mark(second.lease)
 

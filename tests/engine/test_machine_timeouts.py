@@ -6,8 +6,7 @@ from engine.outcomes import Verdict
 from engine.worker.machine import events
 from engine.worker.machine.events import Action, Exit, GiveUpHandler, MoreTime, StopAsked, StopHandler
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
-from tests.engine.helpers.machine import Machine, exits, holding, started
-from tests.engine.ops import Bury, Ended, Failure, Finish, Lease, Release, Retry
+from tests.engine.using import Bury, Ended, Failure, Finish, Lease, Machine, Release, Retry, exits, holding, started
 
 #: The handlers of all jobs can be stopped.
 STOPPABLE: Any = {"concurrency": 1, "lease_ms": 60_000, "stoppable": frozenset({"work"})}
@@ -29,12 +28,9 @@ def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_i
     actions = machine.wait(1)
     assert of(StopHandler, actions) == [StopHandler(slow)] and of(GiveUpHandler, actions) == [GiveUpHandler(slow, 1)]
     assert machine.work == Retry((Failure(slow.lease, "TimeoutError: not done within 100 ms", 7),))
-    machine.end()
-    machine.wait(7000)
-    assert machine.steps.leased == 1 and machine.work is None, "its place is taken, so nothing is claimed"
+    assert machine.after_end().after(7000).steps.leased == 1 and machine.work is None, "its place is taken, so nothing is claimed"
     assert "renew" not in machine.out, "and its lease is not renewed"
-    machine.handler_ends(slow)
-    assert machine.steps.leased == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
+    assert machine.ended(slow).steps.leased == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
     assert "next" in started(machine.given(next_job).log)
 
 
@@ -106,8 +102,7 @@ def test_a_stop_says_whether_its_grace_was_over() -> None:
 
 def test_a_recycled_worker_is_started_anew_also_when_its_grace_was_over() -> None:
     machine, jobs = holding(*"ab", concurrency=2, grace_ms=0, max_jobs=1)
-    machine.handler_ends(jobs[0])
-    assert machine.answer("work", Ended(0, (("ok", "finished"),)))[-1] == Exit("recycled"), "the other one runs"
+    assert machine.ended(jobs[0]).answer("work", Ended(0, (("ok", "finished"),)))[-1] == Exit("recycled"), "the other one runs"
 
 
 def test_a_second_stop_does_not_wait_for_handlers() -> None:
@@ -138,8 +133,7 @@ def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_ha
     machine, (a, b, c) = holding(*"abc", concurrency=3, grace_ms=500, lease_ms=60_000, stoppable=frozenset({"work"}))
     machine.told(StopAsked()).after(499).handler_ends(a, "ValueError: before the end of the grace")
     assert failed(machine) == [(a.lease, "ValueError: before the end of the grace")]
-    machine.end()
-    actions = machine.wait(1)
+    actions = machine.after_end().wait(1)
     actions += machine.on(events.TimerFired())
     assert of(StopHandler, actions) == [StopHandler(b, "stop"), StopHandler(c, "stop")] and machine.work is None
     assert not exits(machine.wait(GOODBYE_MS - 10)), "nothing is given back that may still run"
@@ -177,8 +171,7 @@ def test_a_handler_that_cleans_up_after_its_timeout_is_waited_for_when_the_grace
 
 def test_a_soft_timeout_is_told_once_and_the_hard_one_still_holds() -> None:
     machine, (job,) = holding("a", soft_timeout_ms=100, timeout_ms=300, **STOPPABLE)
-    assert not of(StopHandler, machine.wait(100))
-    assert of(StopHandler, machine.wait(1)) == [StopHandler(job, "soft timeout")]
+    assert not of(StopHandler, machine.wait(100)) and of(StopHandler, machine.wait(1)) == [StopHandler(job, "soft timeout")]
     assert not of(StopHandler, machine.wait(199)) and of(StopHandler, machine.wait(1)) == [StopHandler(job)]
     assert of(GiveUpHandler, machine.wait(CLEAN_UP_MS + 1)) == [GiveUpHandler(job, 1)]
 

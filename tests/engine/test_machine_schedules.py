@@ -3,8 +3,7 @@
 import pytest
 
 from engine.worker.machine.events import StopAsked
-from tests.engine.helpers.machine import SERVER_MS, Machine, exits
-from tests.engine.ops import Claim, Count, Counts, DueSchedule, Sweep, Swept, Tick, Ticked
+from tests.engine.using import SERVER_MS, Claim, Count, Counts, DueSchedule, Machine, Sweep, Swept, Tick, Ticked, exits
 
 SECOND = '{"every_ms":1000}'
 MARS = '{"zone":"Mars/Olympus","cron":"* * * * *"}'

@@ -130,16 +130,14 @@ def test_rule_21_what_waits_behind_a_slow_inline_handler_goes_back() -> None:
 
 def test_rule_21_the_places_of_the_pool_do_not_keep_what_waits_for_the_inline_one() -> None:
     machine = Machine(concurrency=8, prefetch=64, inline=INLINE)
-    machine.warm()
-    jobs = machine.takes(*(f"j{number}" for number in range(50)))
+    jobs = machine.warmed().takes(*(f"j{number}" for number in range(50)))
     assert isinstance(machine.after(250).work, Release)
     assert {lease.job for lease in machine.work.leases} == {job.lease.job for job in jobs[1:]}
 
 
 def test_rule_12_a_crash_behind_a_job_is_no_matter_for_a_turn() -> None:
     machine = inline_machine()
-    machine.warm()
-    plain, crashed, last = machine.job("plain"), machine.job("crashed", crashes=1), machine.job("last")
+    plain, crashed, last = machine.warmed().job("plain"), machine.job("crashed", crashes=1), machine.job("last")
     assert turn(machine.given(plain, crashed, last), plain) is None
     machine.handler_ends(plain)
     while not isinstance(machine.work, Mark):

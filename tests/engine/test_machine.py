@@ -44,8 +44,7 @@ def test_an_unanswered_claim_is_sent_again_the_same_until_it_is_answered(fused: 
         assert machine.failed("work").work is None, "it must pause before it sends again"
         assert machine.after(99).work is None and machine.after(2).out["work"] is call
     counter = machine.claim.counter
-    machine.give(kind="void")
-    assert machine.claim.counter == counter + 1 and machine.claim.incarnation == "0000000000000001"
+    assert machine.given(kind="void").claim.counter == counter + 1 and machine.claim.incarnation == "0000000000000001"
 
 
 @pytest.mark.parametrize("kind", ["repeated", "leased", "void", "empty"])
@@ -116,8 +115,7 @@ def test_rule_9_also_for_what_waited_in_hand() -> None:
     machine, (first, second) = holding("a", "b", crashes=1, concurrency=2, lease_ms=9000)
     machine.mark()
     order = [lease.job for lease in machine.after(3001).renewal.leases]
-    machine.extend(*("void" if job == "b" else "ok" for job in order))
-    machine.wait(4300)
+    machine.extended(*("void" if job == "b" else "ok" for job in order)).wait(4300)
     # b was not renewed: 1,700 ms are left of it; a has 4,700.
     assert started(machine.handler_ends(first)) == [] and machine.work == Release((second.lease,))
 
@@ -130,8 +128,7 @@ def test_a_renewal_at_a_third_of_the_lease_for_everything_in_hand() -> None:
     first = machine.after(2).renewal
     assert set(first.leases) == {job.lease for job in jobs}
     assert first.lease_ms == 9000 and SERVER_MS + 5999 <= first.not_after_ms <= SERVER_MS + 6001
-    machine.extend("ok", "ok", "ok")
-    assert machine.after(3000).renewal.renewal > first.renewal
+    assert machine.extended("ok", "ok", "ok").after(3000).renewal.renewal > first.renewal
 
 
 def test_a_renewal_is_not_kept_waiting_by_an_unanswered_claim() -> None:
@@ -152,8 +149,7 @@ def test_a_lost_lease_is_told_once_and_its_finish_is_sent_all_the_same() -> None
     machine, jobs = holding("a", "b", concurrency=2, lease_ms=9000)
     assert lost(machine.after(3001).extend("stale", "ok")) == ["a"]
     assert machine.after(3001).renewal.leases == (jobs[1].lease,)
-    machine.extend("ok")
-    assert isinstance(machine.ended(jobs[0]).work, Finish) and machine.work.leases == (jobs[0].lease,)
+    assert isinstance(machine.extended("ok").ended(jobs[0]).work, Finish) and machine.work.leases == (jobs[0].lease,)
     assert lost(machine.log) == ["a"]
 
 
@@ -191,8 +187,7 @@ def test_rule_1_a_fused_call_that_fails_with_an_error_sends_its_finish_half_alon
     machine, (job,) = holding("a", concurrency=1)
     counter = machine.ended(job).claim.counter
     assert machine.failed("work", fault=True).after(200).work == Finish((job.lease,), None)
-    machine.end()
-    assert isinstance(machine.after(200).work, Claim) and machine.claim.counter == counter + 1
+    assert isinstance(machine.after_end().after(200).work, Claim) and machine.claim.counter == counter + 1
 
 
 def test_a_claim_that_fails_with_an_error_pauses_before_the_next() -> None:
@@ -209,8 +204,7 @@ def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_
     assert machine.ended(jobs[0]).given().out["wake"].operation == Wait(BLOCK_MS, ("main",), 0)
     machine.wake(False)
     assert isinstance(machine.out["wake"].operation, Wait) and machine.work is None
-    machine.wake(True)
-    assert machine.claim.limit == 1 and "wake" not in machine.out
+    assert machine.woken(True).claim.limit == 1 and "wake" not in machine.out
 
 
 def test_rule_22_while_all_handlers_are_busy_it_leaves_markers_to_others_though_it_would_take_jobs_ahead() -> None:

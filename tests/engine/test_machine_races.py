@@ -59,8 +59,7 @@ def test_rule_13_a_sweep_does_not_postpone_the_sweep_that_a_claim_asked_for() ->
 
 def test_rule_9_a_void_renewal_is_followed_by_another_at_once() -> None:
     machine, _ = holding("a", concurrency=1, lease_ms=9000)
-    machine.after(3001).extend("void")
-    assert isinstance(machine.after(150).renewal, Extend)
+    assert isinstance(machine.after(3001).extended("void").after(150).renewal, Extend)
 
 
 def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
@@ -84,8 +83,7 @@ def test_what_has_ended_and_waits_to_be_sent_is_renewed() -> None:
 def test_a_running_job_is_told_when_its_lease_runs_out_by_the_workers_own_clock() -> None:
     """Cut off from the server, nobody else will tell it."""
     machine, (job,) = holding("a", concurrency=1, lease_ms=9000)
-    machine.wait(3001)
-    assert machine.steps.wake_at_ns(machine.now_ns) <= 9000 * MS and lost(machine.wait(5998)) == []
+    assert machine.after(3001).steps.wake_at_ns(machine.now_ns) <= 9000 * MS and lost(machine.wait(5998)) == []
     assert lost(machine.wait(2)) == ["a"] and lost(machine.wait(5000)) == []
     # The server may not have reaped it: the renewal that gets through is asked for all the same.
     assert machine.renewal.leases == (job.lease,)

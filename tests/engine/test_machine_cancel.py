@@ -4,20 +4,15 @@ import pytest
 
 from engine.ops.workers import JobCancelled, UpdatesPublished, read_control
 from engine.worker.machine.events import LoseLease, Subscribed
-from tests.engine.helpers.machine import Machine, holding, lost, started
-from tests.engine.ops import Claim, Extend, Lease, ReadWorkerUpdates, Swept, WorkerUpdates
+from tests.engine.using import Claim, Extend, Lease, Machine, ReadWorkerUpdates, Swept, WorkerUpdates, holding, lost, started
 
 
-@pytest.mark.parametrize(
-    ("message", "told"),
-    [
-        (b"cancelled 12 abc:3 j", JobCancelled(Lease("j", 12, "abc:3"))),
-        ("cancelled 12 abc:3 a jöb".encode(), JobCancelled(Lease("a jöb", 12, "abc:3"))),
-        *((b"news 7", UpdatesPublished(7)), (b"cancelled x abc:3 j", None), (b"cancelled 12 abc:3", None)),
-        *((b"news", None), (b"news -1", None), (b"something of a later version", None), (b"\xff\xfe", None)),
-        (b"", None),
-    ],
-)
+@pytest.mark.parametrize(("message", "told"), [
+    (b"cancelled 12 abc:3 j", JobCancelled(Lease("j", 12, "abc:3"))),
+    ("cancelled 12 abc:3 a jöb".encode(), JobCancelled(Lease("a jöb", 12, "abc:3"))), (b"news 7", UpdatesPublished(7)),
+    (b"cancelled x abc:3 j", None), (b"cancelled 12 abc:3", None), (b"news", None), (b"news -1", None),
+    (b"something of a later version", None), (b"\xff\xfe", None), (b"", None),
+])  # fmt: skip
 def test_a_message_that_is_not_understood_tells_nothing(message: bytes, told: object) -> None:
     assert read_control(message) == told
 
@@ -50,8 +45,7 @@ def test_rule_26_a_cancel_of_what_is_not_in_hand_changes_nothing() -> None:
     old = machine.job("a")
     assert not lost(machine.given().on(JobCancelled(old.lease)))
     # Of a claim before: the next one leases the same job anew, and that lease is another.
-    machine.wake(True)
-    assert started(machine.give(machine.job("a"))) == ["a"] and not lost(machine.on(JobCancelled(old.lease)))
+    assert started(machine.woken(True).give(machine.job("a"))) == ["a"] and not lost(machine.on(JobCancelled(old.lease)))
 
 
 def test_rule_26_a_handler_that_runs_past_its_lease_is_still_told_of_the_cancel() -> None:

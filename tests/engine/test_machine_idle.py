@@ -67,8 +67,7 @@ def test_a_stop_waits_for_the_answer() -> None:
 
 def ahead(machine: Machine) -> list[LeasedJob]:
     """Warm up, take all but two of what may be taken, and hear of more work."""
-    machine.warm()
-    jobs = machine.takes(*(f"j{number}" for number in range(machine.claim.limit - 2)))
+    jobs = machine.warmed().takes(*(f"j{number}" for number in range(machine.claim.limit - 2)))
     machine.sweep(promoted=1)
     return jobs
 
