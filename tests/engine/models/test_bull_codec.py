@@ -10,6 +10,7 @@ from engine.models.foreign.bull import UNNAMED, BullModel
 from engine.models.foreign.foreign import unpack
 from engine.options import checked
 from engine.outcomes import backoff_delay_ms
+from tests import golden
 from tests.engine.using import Enqueue, Lease, Options, refused
 
 MODEL = BullModel("q", "bull")
@@ -60,17 +61,14 @@ def test_what_is_written_is_read_again() -> None:
 
 
 @pytest.mark.feature("BL09", model="bull")
-@pytest.mark.parametrize(("backoff", "waits"), [
-    ({"type": "exponential", "delay": 2000}, [2000, 6000, 14000, 30000]),
-    ({"type": "exponential", "delay": "2000"}, [2000, 6000, 14000, 30000]), ({"type": "exponential", "delay": 0}, [0, 0, 0, 0]),
-    ({"type": "exponential"}, [0, 0, 0, 0]), ({"type": "fixed", "delay": 500}, [500, 500, 500, 500]),
-    ({"type": "geometric", "delay": 500}, [0, 0, 0, 0]), (300, [300, 300, 300, 300]), ("300", [300, 300, 300, 300]),
-    (-5, [0, 0, 0, 0]), (1e300, [2**32 - 1] * 4), (True, [1, 1, 1, 1]), (None, [0, 0, 0, 0]), ("soon", [0, 0, 0, 0]),
-    ([7], [0, 0, 0, 0]), ({}, [0, 0, 0, 0]),
-])  # fmt: skip
-def test_waits_are_those_of_node(backoff: object, waits: list[int]) -> None:
-    options = decoded({"backoff": backoff}, "9")
-    assert [backoff_delay_ms(options, failures, lambda: 0.5) for failures in range(4)] == waits
+def test_waits_are_those_of_node() -> None:
+    some: list[Any] = [
+        {"type": "exponential", "delay": 2000}, {"type": "exponential", "delay": "2000"}, {"type": "exponential", "delay": 0},
+        {"type": "exponential"}, {"type": "fixed", "delay": 500}, {"type": "geometric", "delay": 500}, 300, "300", -5, 1e300,
+        True, None, "soon", [7], {},
+    ]  # fmt: skip
+    waits = [[backoff_delay_ms(decoded({"backoff": one}, "9"), failures, lambda: 0.5) for failures in range(4)] for one in some]
+    golden.same("engine/bull_backoffs.txt", "".join(f"{one!r}: {found}\n" for one, found in zip(some, waits, strict=True)))
 
 
 def test_an_exponential_wait_has_a_bound() -> None:
