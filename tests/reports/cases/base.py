@@ -4,10 +4,11 @@ Nothing is expected for the false alarms of rule 32, and the violation that name
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from tests.reports.story import Story
 
-Tell = Callable[[Story, str], None]
+Tell = Callable[[Story, str], object]
 
 Cases = dict[str, tuple[Tell, set[tuple[str, ...]]]]
 
@@ -20,11 +21,23 @@ SCENARIO_CASES: Cases = {}
 W1, W2, W3, W4 = "worker-1", "worker-2", "worker-3", "worker-4"
 
 
-def case(*expected: tuple[str, str] | tuple[str, str, str], among: Cases = CASES) -> Callable[[Tell], Tell]:
-    """A case and what must be found for its job: (check, kind), or (check, kind, level) where the level is not violated."""
+Expected = tuple[str, str] | tuple[str, str, str]
+
+
+def told(name: str, tell: Tell, *expected: Expected, among: Cases = CASES) -> None:
+    """A case of one line, and what must be found for its job: (check, kind), or (check, kind, level) where it is not violated."""
+    among[name] = (tell, {(*found, "violated")[:3] for found in expected})
+
+
+def case(*expected: Expected, among: Cases = CASES) -> Callable[[Tell], Tell]:
+    """A case of several lines; the same must be said of it."""
 
     def keep(tell: Tell) -> Tell:
-        among[tell.__name__.replace("_", "-")] = (tell, {(*found, "violated")[:3] for found in expected})
+        told(tell.__name__.replace("_", "-"), tell, *expected, among=among)
         return tell
 
     return keep
+
+
+told_in_scenario = partial(told, among=SCENARIO_CASES)
+case_in_scenario = partial(case, among=SCENARIO_CASES)

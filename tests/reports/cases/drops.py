@@ -1,6 +1,6 @@
 """Cases of jobs that end without a finish (J4, J6), and of jobs that want a time instead of a delay (J8)."""
 
-from tests.reports.cases.base import W1, W3, case
+from tests.reports.cases.base import W1, W3, case, told
 from tests.reports.story import Story, Token, srv_ms
 
 
@@ -9,20 +9,15 @@ def failed(story: Story, job: str, *, end: str = "fail") -> Token:
     return story.handled(W1, job, 3, end=end)
 
 
-@case()
-def discarded_after_its_handler_raised(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1)
+told("discarded-after-its-handler-raised", lambda story, job: story.end("drop", failed(story, job), at=3.1))
 
 
-@case()
-def rerouted_and_gone(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, outcome="rerouted")
+told("rerouted-and-gone", lambda story, job: story.end("drop", failed(story, job), at=3.1, outcome="rerouted"))
 
 
 @case()
 def skipped_which_counts_as_done(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, outcome="skipped")
-    story.at_end["done"].append((job, srv_ms(3.1)))
+    story.end("drop", failed(story, job), at=3.1, outcome="skipped", left="done")
 
 
 @case()
@@ -42,8 +37,7 @@ def gone_after_a_drop_without_an_answer(story: Story, job: str) -> None:
 
 @case()
 def done_after_a_drop_without_an_answer(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, reply=None)
-    story.at_end["done"].append((job, srv_ms(3.1)))
+    story.end("drop", failed(story, job), at=3.1, reply=None, left="done")
 
 
 @case(("J4", "lost"))
@@ -53,8 +47,7 @@ def gone_after_a_drop_that_was_refused(story: Story, job: str) -> None:
 
 @case(("J4", "done unfinished"))
 def done_after_a_drop_that_was_refused(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, result="stale")
-    story.at_end["done"].append((job, srv_ms(3.1)))
+    story.end("drop", failed(story, job), at=3.1, result="stale", left="done")
 
 
 @case(("J4", "dropped unstarted"))

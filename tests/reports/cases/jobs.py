@@ -1,19 +1,15 @@
 """Cases of J4 (no job is lost), J5 (none comes from nowhere) and J6 (each is finished exactly once)."""
 
-from tests.reports.cases.base import W1, W2, W3, W4, case
+from tests.reports.cases.base import W1, W2, W3, W4, case, told
 from tests.reports.story import END_S, Story, Token, crc_of, incarnation, ns, srv_ms
 
 # --- J4: no job is lost --------------------------------------------------------------------------------------------------
 
 
-@case(("J4", "lost"))
-def enqueued_and_gone(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
+told("enqueued-and-gone", lambda story, job: story.enqueue(job, 2), ("J4", "lost"))
 
 
-@case()
-def gone_unclaimed_after_it_expired(story: Story, job: str) -> None:
-    story.enqueue(job, 2, expires_ms=1_000)
+told("gone-unclaimed-after-it-expired", lambda story, job: story.enqueue(job, 2, expires_ms=1_000))
 
 
 @case(("J4", "lost"))
@@ -22,9 +18,7 @@ def claimed_before_it_expired_and_gone(story: Story, job: str) -> None:
     story.start(story.claim(W1, job, 3), 3.1, took=0.1)
 
 
-@case(("J4", "lost"))
-def claimed_and_gone(story: Story, job: str) -> None:
-    story.start(story.leased(W1, job, 3), 3.1, took=0.1)
+told("claimed-and-gone", lambda story, job: story.start(story.leased(W1, job, 3), 3.1, took=0.1), ("J4", "lost"))
 
 
 @case(("J4", "lost"))
@@ -152,8 +146,7 @@ def done_and_never_finished(story: Story, job: str) -> None:
 
 @case(("J4", "done unfinished"))
 def done_though_its_finish_was_refused(story: Story, job: str) -> None:
-    story.end("finish", story.handled(W1, job, 3), at=3.1, result="stale")
-    story.at_end["done"].append((job, srv_ms(3.1)))
+    story.end("finish", story.handled(W1, job, 3), at=3.1, result="stale", left="done")
 
 
 @case(("J4", "dead unburied"))
@@ -164,35 +157,30 @@ def dead_and_never_buried(story: Story, job: str) -> None:
 
 @case()
 def buried_by_its_last_retry(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100, outcome="buried")
-    story.at_end["dead"].append((job, srv_ms(3.1)))
+    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100, outcome="buried", left="dead")
 
 
 @case()
 def buried_by_a_retry_that_was_never_answered(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3), at=3.1, delay_ms=100, reply="info")
-    story.at_end["dead"].append((job, srv_ms(3.1)))
+    story.end("retry", story.handled(W1, job, 3), at=3.1, delay_ms=100, reply="info", left="dead")
 
 
 @case(("J4", "dead unburied"))
 def dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
     """Rule 12: the first crash is free."""
-    story.reap(W3, story.handled(W1, job, 3), 12.1)
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, story.handled(W1, job, 3), 12.1, left="dead")
 
 
 @case(("J4", "dead unburied"))
 def dead_since_a_reap_that_says_it_was_only_reaped(story: Story, job: str) -> None:
     """Rule 12: a reap that buries says so."""
-    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=3)
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=3, left="dead")
 
 
 @case(("J4", "dead unburied"))
 def buried_by_the_reap_of_its_first_crash(story: Story, job: str) -> None:
     """Rule 12: the first crash is free, whatever the reap says."""
-    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=1, result="buried")
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=1, result="buried", left="dead")
 
 
 @case()
@@ -200,16 +188,14 @@ def buried_by_the_reap_of_its_last_crash(story: Story, job: str) -> None:
     """Rule 12: it was marked started before its handler ran; whether that ever ran, the killed worker could not say any more."""
     token = story.leased(W1, job, 3)
     story.mark(token, 3.01)
-    story.reap(W3, token, 12.1, crashes=3, result="buried")
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, token, 12.1, crashes=3, result="buried", left="dead")
 
 
 @case(("J4", "dead unstarted"))
 def buried_by_a_reap_though_it_was_never_marked_or_started(story: Story, job: str) -> None:
     token = story.leased(W1, job, 3)
     story.mark(token, 3.01, result="stale")
-    story.reap(W3, token, 12.1, crashes=3, result="buried")
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, token, 12.1, crashes=3, result="buried", left="dead")
 
 
 @case()
@@ -269,14 +255,10 @@ def a_corrupt_job_that_nobody_enqueued(story: Story, job: str) -> None:
 @case(("J4", "dead unstarted"))
 def buried_without_a_handler_start(story: Story, job: str) -> None:
     """Rule 33: it is in a state, and all the same it never had its run."""
-    story.end("bury", story.leased(W1, job, 3), at=3.1)
-    story.at_end["dead"].append((job, srv_ms(3.1)))
+    story.end("bury", story.leased(W1, job, 3), at=3.1, left="dead")
 
 
-@case()
-def buried_after_its_runs(story: Story, job: str) -> None:
-    story.end("bury", story.handled(W1, job, 3, end="fail"), at=3.1)
-    story.at_end["dead"].append((job, srv_ms(3.1)))
+told("buried-after-its-runs", lambda story, job: story.end("bury", story.handled(W1, job, 3, end="fail"), at=3.1, left="dead"))
 
 
 @case()
@@ -297,22 +279,16 @@ def finished_and_done(story: Story, job: str) -> None:
     story.at_end["done"].append((job, srv_ms(2.1)))
 
 
-@case()
-def an_unanswered_enqueue_that_is_nowhere(story: Story, job: str) -> None:
-    story.enqueue(job, 2, reply=None)
+told("an-unanswered-enqueue-that-is-nowhere", lambda story, job: story.enqueue(job, 2, reply=None))
 
 
-@case()
-def a_failed_enqueue_that_is_nowhere(story: Story, job: str) -> None:
-    story.enqueue(job, 2, reply="fail")
+told("a-failed-enqueue-that-is-nowhere", lambda story, job: story.enqueue(job, 2, reply="fail"))
 
 
 # --- J5: no job comes from nowhere ---------------------------------------------------------------------------------------
 
 
-@case(("J5", "from nowhere"))
-def claimed_and_never_enqueued(story: Story, job: str) -> None:
-    story.run(W1, job, 3)
+told("claimed-and-never-enqueued", lambda story, job: story.run(W1, job, 3), ("J5", "from nowhere"))
 
 
 @case(("J5", "from nowhere"))
@@ -327,9 +303,7 @@ def claimed_though_its_enqueue_was_refused(story: Story, job: str) -> None:
     story.run(W1, job, 3)
 
 
-@case(("J5", "appeared"), ("J13", "left over"))
-def waiting_and_never_enqueued(story: Story, job: str) -> None:
-    story.left("waiting", job, 0)
+told("waiting-and-never-enqueued", lambda story, job: story.left("waiting", job, 0), ("J5", "appeared"), ("J13", "left over"))
 
 
 @case(("J5", "appeared"), ("J4", "done unfinished"))
@@ -485,14 +459,10 @@ def created_by_two_enqueues(story: Story, job: str) -> None:
     story.run(W1, job, 3, enqueued=1.5)
 
 
-@case(("J6", "no effect"))
-def finished_without_an_effect(story: Story, job: str) -> None:
-    story.end("finish", story.handled(W1, job, 3), at=3.1)
+told("finished-without-an-effect", lambda story, job: story.end("finish", story.handled(W1, job, 3), at=3.1), ("J6", "no effect"))
 
 
-@case(("J6", "two effects"))
-def finished_with_two_effects_of_one_lease(story: Story, job: str) -> None:
-    story.effect(story.life(W1, job, 2), 4)
+told("finished-with-two-effects-of-one-lease", lambda story, job: story.effect(story.life(W1, job, 2), 4), ("J6", "two effects"))
 
 
 @case()

@@ -1,6 +1,6 @@
 """Cases of J1 (no two workers hold a job at once) and J3 (no stale call is accepted)."""
 
-from tests.reports.cases.base import W1, W2, W3, case
+from tests.reports.cases.base import W1, W2, W3, case, told
 from tests.reports.story import Story, Token, srv_ms
 
 # --- J1: no two workers hold a job at once -------------------------------------------------------------------------------
@@ -198,15 +198,11 @@ def the_zombies_release_is_accepted(story: Story, job: str) -> None:
     story.end("release", taken_over(story, job), at=13.2)
 
 
-@case(("J3", "stale end"))
-def the_zombies_mark_is_accepted(story: Story, job: str) -> None:
-    """It would start a handler for a job that another worker has finished."""
-    story.mark(taken_over(story, job), 13.2)
+# It would start a handler for a job that another worker has finished.
+told("the-zombies-mark-is-accepted", lambda story, job: story.mark(taken_over(story, job), 13.2), ("J3", "stale end"))
 
 
-@case(("J3", "stale extend"))
-def the_zombies_extend_is_accepted(story: Story, job: str) -> None:
-    story.extend(taken_over(story, job), 13.2)
+told("the-zombies-extend-is-accepted", lambda story, job: story.extend(taken_over(story, job), 13.2), ("J3", "stale extend"))
 
 
 @case(("J3", "stale"))
@@ -252,10 +248,8 @@ def a_mark_is_accepted_after_the_release_of_its_lease(story: Story, job: str) ->
     story.run(W3, job, 4)
 
 
-@case()
-def calls_that_crossed_the_finish_of_their_lease(story: Story, job: str) -> None:
-    """Both were sent before the finish was answered; the extend was the first to be applied."""
-    story.extend(story.life(W1, job, 2), 2.0695)
+# Both were sent before the finish was answered; the extend was the first to be applied.
+told("calls-that-crossed-the-finish-of-their-lease", lambda story, job: story.extend(story.life(W1, job, 2), 2.0695))
 
 
 @case()
