@@ -5,6 +5,7 @@ Nothing is expected for the false alarms of rule 32, and the violation that name
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from tests.reports.story import Story
 
@@ -41,3 +42,9 @@ def case(*expected: Expected, among: Cases = CASES) -> Callable[[Tell], Tell]:
 
 told_in_scenario = partial(told, among=SCENARIO_CASES)
 case_in_scenario = partial(case, among=SCENARIO_CASES)
+
+
+def ended(story: Story, job: str, call: str, *, handler: str = "", **more: Any) -> None:
+    """worker-1 has the job in hand at 3 s, its handler returns (ok), raises (fail) or never starts; the call ends its lease."""
+    token = story.handled(W1, job, 3, end=handler) if handler else story.leased(W1, job, 3)
+    story.end(call, token, at=3.1, **more)
