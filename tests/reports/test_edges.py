@@ -24,7 +24,7 @@ from reports.page.channels import words as channel_words
 from reports.session import setting
 from reports.targets import facts as target_facts
 from reports.targets import judge as target_judge
-from tests.golden import Told, outcome, tells
+from tests.golden import Told, answers, outcome, tells
 from tests.reports.targets.story import AT_MOST, good
 from tests.reports.targets.story import spec as spec_of
 from tests.reports.test_doubts import stages
@@ -96,9 +96,7 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
 
 def calls() -> Told:
     """Each of these calls."""
-    for call, given in CALLS:
-        for one in given:
-            yield f"{call.__name__} {one!r}", outcome(call, *(one if isinstance(one, tuple) else (one,)))
+    yield from answers(CALLS)
 
 
 def interrupted() -> Told:
