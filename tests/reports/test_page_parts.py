@@ -14,7 +14,7 @@ from reports.facts import MS, Phase, Run, Stage
 from reports.page import chapter, html, ink, timeline, words
 from reports.page.document import document
 from reports.page.draw_lanes import Lease, gone, in_hand_at, mark
-from reports.page.facts import again, checks, tiles
+from reports.page.facts import checks, tiles
 from reports.page.timeline import BUCKETS_MAX, Window, axis, windows
 from reports.verdict import NO_MEASURES, undecided
 
@@ -125,23 +125,6 @@ def test_the_start_of_the_judge_is_not_slowed() -> None:
     assert done.stdout.split() == ["False", "False"], done.stderr
 
 
-COMMANDS = [
-    ({"scenario": "bench", "model": "lanes"}, "chaos run bench --seed 7</pre>"),
-    ({"scenario": "bench", "model": "lanes", "mutant": "no-reap"}, "chaos run bench --seed 7 --mutant no-reap</pre>"),
-    ({"scenario": "bench", "model": "bull", "face": "direct"}, "chaos run bench --seed 7 --model bull</pre>"),
-    ({"scenario": "bench", "model": "lanes", "face": "http"}, "chaos run http --seed 7</pre>"),
-    ({"scenario": "bench", "model": "bull", "pace": {"calm_ms": 1}}, "chaos replay runs/x</pre>"),
-    ({"scenario": "compare", "model": "bull", "pace": {"calm_ms": 1}}, "chaos campaign models --seed 7</pre>"),
-    ({"scenario": "compare", "model": "bull"}, "chaos campaign models --seed 7</pre>"),
-    ({"scenario": "soak", "model": "lanes"}, "reports judge runs/x</pre>"),
-]
-
-
-@pytest.mark.parametrize(("spec", "line"), COMMANDS)
-def test_the_page_says_how_to_run_it_again(spec: dict[str, Any], line: str) -> None:
-    assert again(Path("x"), {"id": "x", "seed": 7, **spec}).endswith(line)
-
-
 LOSS = {"fault": "primary-kill", "text": "what no replica had", "avoided_by": "replica"}
 FOUND = {
     **{"name": "loss by primary-kill", "text": "what no replica had", "checks": ["J1", "J4"], "rows": 3},
@@ -239,17 +222,6 @@ def test_recovery_of_both_kinds_of_connection_is_told_apart_and_why() -> None:
     )
     shown = tiles({**NO_MEASURES, "recovery": lines})
     assert "slowest recovery, direct</dt><dd>1.87 s" in shown and "slowest recovery, proxied</dt><dd>9.01 s" in shown
-
-
-ONE_KIND = [
-    *([DIRECT_KILL], [PROXIED_KILL], [{**DIRECT_KILL, "recovery_ms": None}, PROXIED_KILL]),
-    [{**DIRECT_KILL, "jobs": 0}, PROXIED_KILL],
-]
-
-
-@pytest.mark.parametrize("lines", ONE_KIND)
-def test_nothing_is_compared_where_one_kind_has_no_measure(lines: list[dict[str, Any]]) -> None:
-    assert words.by_way(lines) == ""
 
 
 def test_an_older_run_does_not_say_how_its_workers_were_connected() -> None:

@@ -13,7 +13,7 @@ from reports import command, slo_file
 from reports.errors import JudgeError
 from reports.slo import judged, measured, summary, wanted
 from reports.slo_file import Objective, objectives_of, read
-from reports.verdict import NO_MEASURES, exit_code, undecided
+from reports.verdict import NO_MEASURES, undecided
 from tests.golden import Told, outcome, same, tells
 
 ROOT = Path(__file__).parents[2]
@@ -196,18 +196,6 @@ def test_measures_that_crashed_and_runs_that_cannot_be_judged_leave_them_unknown
     assert one("errors.lost", 0, {**run(), "measures": NO_MEASURES})["result"] == "unknown"
     line = one("errors.lost", 0, undecided("the history of x is empty", {}))
     assert (line["result"], line["note"]) == ("unknown", "the history of x is empty")
-
-
-EXIT_CODES = [
-    ("valid", [], 0), ("valid", ["met", "met"], 0), ("valid", ["met", "unknown"], 2),
-    ("valid", ["missed", "unknown", "met"], 3), ("violated", ["missed"], 1), ("unknown", ["missed"], 2),
-    ("unknown", ["met"], 2),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("verdict", "results", "code"), EXIT_CODES)
-def test_a_valid_run_that_missed_an_objective_has_an_exit_code_of_its_own(verdict: str, results: list[str], code: int) -> None:
-    assert exit_code({"verdict": verdict, "slo": [{"result": result} for result in results]}) == code
 
 
 def test_bounds_and_values_are_written_with_their_units() -> None:

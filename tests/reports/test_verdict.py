@@ -15,20 +15,9 @@ from reports.errors import JudgeError, one_line
 from reports.facts import Run
 from reports.lines import item_type, line_schema
 from reports.table import render
-from reports.verdict import NO_MEASURES, CheckResult, decide, merge, undecided, withdraw, write
+from reports.verdict import NO_MEASURES, CheckResult, decide, undecided, withdraw, write
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-MERGED = [
-    *((["valid", "valid"], "valid"), (["valid", "unknown"], "unknown"), (["unknown", "violated", "valid"], "violated")),
-    ([], "unknown"),
-]
-
-
-@pytest.mark.parametrize(("verdicts", "merged"), MERGED)
-def test_false_beats_unknown_beats_true(verdicts: list[str], merged: str) -> None:
-    assert merge(verdicts) == merged
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
