@@ -120,11 +120,8 @@ def calibrated() -> Told:
     """Samples of 120 a second: a rate is carried when most slices are in time. And the first that is carried is picked."""
     at_once = [(number, 1.0) for number in range(480)]
     seen = {
-        **{
-            "quick": samples(120),
-            "late within the bound": samples(120, lag_ms=lambda at_s: 99.0),
-            "hardly sent": samples(120, part=0.7),
-        },
+        **{"quick": samples(120), "hardly sent": samples(120, part=0.7)},
+        "late within the bound": samples(120, lag_ms=lambda at_s: 99.0),
         "one long pause": samples(120, lag_ms=lambda at_s: 900.0 if at_s < 0.7 else 5.0),
         "late in every slice": samples(120, lag_ms=lambda at_s: 130.0 if at_s % 0.25 < 0.02 else 1.0),
         **{"some wait": samples(120, waiting=24), "a backlog": samples(120, waiting=25), "nothing sent": Samples([], [], [])},

@@ -116,9 +116,7 @@ def _of_json(waiting: str, root: str, texts: dict[str, str | bytes]) -> dict[str
         client.rpush(waiting, "h")
 
     return {
-        "id without a job": writes("ghost", None),
-        "nothing": writes("", None),
-        "key of another type": hash,
+        **{"id without a job": writes("ghost", None), "nothing": writes("", None), "key of another type": hash},
         **{what: writes("g", text) for what, text in texts.items()},
     }
 

@@ -118,23 +118,10 @@ def made(tree: Path, *words: str) -> str:
 
 #: What is refused; the line that says why stands in a text. And what runs, or cannot be read.
 WRONG = [
-    *(
-        "bench SEED=x",
-        "bench MODEL=bul",
-        "bench ARGS='--lease-ms 5'",
-        "bench ARGS='--sed 5'",
-        "bench TARGET=rq",
-        "bench MUTANT=no-rep",
-    ),
-    *(
-        "bench MUTANT=no-reap MODEL=bull",
-        "bench FAULT=net-dwn",
-        "bench FACE=http FAULT=slot-move",
-        "bench BUSY=65",
-        "soak HOURS=99",
-    ),
-    *("bench TOPOLOGY=aof DURABILITY=replica", "bench MODEL=dsps MUTANT=no-reap", "chaos ARGS='run bnch'", "measure ARGS=engin"),
-    """chaos ARGS="run bench --rate '9\"""",
+    *("bench SEED=x", "bench MODEL=bul", "bench ARGS='--lease-ms 5'", "bench ARGS='--sed 5'", "bench TARGET=rq"),
+    *("bench MUTANT=no-rep", "bench MUTANT=no-reap MODEL=bull", "bench FAULT=net-dwn", "bench FACE=http FAULT=slot-move"),
+    *("bench BUSY=65", "soak HOURS=99", "bench TOPOLOGY=aof DURABILITY=replica", "bench MODEL=dsps MUTANT=no-reap"),
+    *("chaos ARGS='run bnch'", "measure ARGS=engin", """chaos ARGS="run bench --rate '9\""""),
 ]
 GOOD = ["bench SEED=7", "chaos ARGS=--help", "chaos ARGS='simulate > told'", "report ARGS=judge", "sizes", "format"]
 

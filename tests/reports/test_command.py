@@ -182,23 +182,11 @@ def test_what_an_older_judge_left_goes_first(run: Path, command: Command, monkey
 CHANNEL = {"name": "a", "expire_ms": 1, "subscribers": ["s"], "preset_clock": -CLOCK_MAX}
 #: Fields of specs that no harness writes; the line that says so stands in a text.
 CHANGES: list[dict[str, object]] = [
-    *(
-        {"schema": 99},
-        {"lease_ms": "9000"},
-        {"sweep_ms": True},
-        {"workers": 0},
-        {"recovery_bound_ms": 11_001},
-        {"liveness_ms": 10_999},
-    ),
-    *(
-        {"plan": None},
-        {"plan": [{"fault": "1", "name": 2}]},
-        {"plan": ["kill"]},
-        {"harness_errors": "none"},
-        {"direct": "worker-1"},
-    ),
-    *({"direct": [1]}, {"delayed_p99_ms": "100"}, {"delayed_p99_ms": -1}, {"pickup_bound_ms": 0.5}, {"early_ms": 3}),
-    *({"pickup_bound_ms": 2000, "concurrency": 0}, {"ended_utc": None}, {"model": "dsps", "channels": []}),
+    *({"schema": 99}, {"lease_ms": "9000"}, {"sweep_ms": True}, {"workers": 0}, {"recovery_bound_ms": 11_001}),
+    *({"liveness_ms": 10_999}, {"plan": None}, {"plan": [{"fault": "1", "name": 2}]}, {"plan": ["kill"]}),
+    *({"harness_errors": "none"}, {"direct": "worker-1"}, {"direct": [1]}, {"delayed_p99_ms": "100"}, {"delayed_p99_ms": -1}),
+    *({"pickup_bound_ms": 0.5}, {"early_ms": 3}, {"pickup_bound_ms": 2000, "concurrency": 0}, {"ended_utc": None}),
+    {"model": "dsps", "channels": []},
     {"model": "dsps", "channels": ["x", {**CHANNEL, "subscribers": [1], "preset_clock": CLOCK_MAX + 1}]},
 ]
 

@@ -132,12 +132,7 @@ BENCH: list[dict[str, Any]] = [
 ]
 DIRECT, PROXIED = test_page_parts.DIRECT_KILL, test_page_parts.PROXIED_KILL
 ENDED = (
-    "valid",
-    "valid met met",
-    "valid met unknown",
-    "valid missed unknown met",
-    "violated missed",
-    "unknown missed",
+    *("valid", "valid met met", "valid met unknown", "valid missed unknown met", "violated missed", "unknown missed"),
     "unknown met",
 )
 
@@ -199,22 +194,15 @@ def recorded() -> Told:
     yield "not sent at all", caught_up_ms([14_500], drops_ms=[15_250, 16_100])
     yield "one who makes no load", caught_up_ms(LATE[:12], role="worker")
     easy = dict.fromkeys(range(50), 0.1)
-    for name, seconds in (
-        ("five", range(12, 17)),
-        ("four", range(12, 16)),
-        ("others", (*range(5, 10), *range(20, 26))),
-        ("no", ()),
-    ):
-        yield f"{name} busy seconds", h3.doubts(busy_run(easy | dict.fromkeys(seconds, 0.9 if name != "others" else 1.0)))
+    for seconds in (range(12, 17), range(12, 16), (*range(5, 10), *range(20, 26)), ()):
+        yield f"busy in {[*seconds]}", h3.doubts(busy_run(easy | dict.fromkeys(seconds, 0.9 if 12 in seconds else 1.0)))
     yield "sampled in the fault only", [h3.doubts(busy_run({21: share})) for share in (0.1, 0.9)]
     who = (("producer-1", "producer"), ("consumer-1", "worker"), ("worker-1", "worker"))
     yield "not sampled", [h3.doubts(busy_run({}, *one)) for one in who]
     for slots, frozen in ((1, ""), (2, ""), (40, "worker-1"), (42, "worker-1")):
         both = stages("1-worker-freeze", frozen, 1, 11, names=("inject", "heal"))
-        files, process = (
-            {"worker-1.jsonl": FileFacts("worker-1.jsonl", slots_back=slots)},
-            Process("worker-1", "worker", "worker-1.jsonl"),
-        )
+        files = {"worker-1.jsonl": FileFacts("worker-1.jsonl", slots_back=slots)}
+        process = Process("worker-1", "worker", "worker-1.jsonl")
         yield f"{slots} slots back, {frozen} frozen for 10 s", h3.doubts(Run({}, files, processes=(process,), stages=tuple(both)))
     shares = ((0.1, 0.6, 0, 0), (0.1, 0.45, 0, 0), (0.1, 0.6, -1, 0), (0.1, 0.6, 0, 3), (0.19, 0.62, 0, 0), (0.19, 0.58, 0, 0))
     for ran, waited, more, load_since_s in shares:
@@ -391,16 +379,5 @@ def test_what_processes_have_used_is_told_of_each_span(tmp_path: Path) -> None:
 
 
 def test_small_functions_say_what_they_said() -> None:
-    tells(
-        "reports/edges.txt",
-        calls,
-        more_calls,
-        recorded,
-        interrupted,
-        differences,
-        comparisons,
-        capacity,
-        verdicts,
-        pages,
-        targets,
-    )
+    parts = (calls, more_calls, recorded, interrupted, differences, comparisons, capacity, verdicts, pages, targets)
+    tells("reports/edges.txt", *parts)

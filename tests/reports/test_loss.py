@@ -195,11 +195,9 @@ def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: Rows
     undone = {("J6", "doubled", "declared"), ("J24", "end undone", "declared")}
     assert found == {
         "0-primary-kill": {("J24", "stray write", "violated"), ("J24", "loss unnoticed", "violated")},
-        "gone": {("J4", "lost", "declared")},
-        "refused": {("J4", "lost", "declared"), ("J5", "from nowhere", "declared")},
+        **{"gone": {("J4", "lost", "declared")}, "refused": {("J4", "lost", "declared"), ("J5", "from nowhere", "declared")}},
         "refused-early": {("J4", "lost", "violated"), ("J5", "from nowhere", "violated")},
-        "claim-lost": {("J3", "stale", "declared")},
-        "finish-lost": undone,
+        **{"claim-lost": {("J3", "stale", "declared")}, "finish-lost": undone},
         "retry-lost": undone | {("J7", "crashes miscounted", "declared"), ("J24", "claim undone", "declared")},
         "renewal-lost": {("J1", "overlap", "declared")},
     }

@@ -58,13 +58,11 @@ def test_a_spec_with_a_character_that_has_no_bytes_is_written(tmp_path: Path) ->
 PLAN = [{"fault": "1-worker-kill", "name": "worker-kill", "target": "worker-2"}]
 
 MEASURES = {
-    **NO_MEASURES,
-    **{"enqueued": 7200, "finished": 7190, "lost": None, "doubled": 0, "refused_stale": 3, "dead": 10, "dropped": 0},
-    "latency": [{"phase": "lead-in", "n": 1200, "unfinished": 10, "p50_ms": 12.34, "p99_ms": None}],
+    **{**NO_MEASURES, "enqueued": 7200, "finished": 7190, "lost": None, "doubled": 0, "refused_stale": 3, "dead": 10},
+    **{"dropped": 0, "latency": [{"phase": "lead-in", "n": 1200, "unfinished": 10, "p50_ms": 12.34, "p99_ms": None}]},
     "recovery": [{**PLAN[0], "connected": "proxied", "jobs": 8, "recovery_ms": 9_640.0, "bound_ms": 11_000}],
     "faults": [{**PLAN[0], "witnessed": True, "healed": False, "detail": "waitpid -9"}],
-    "rates": {"offered_per_s": 120.0, "finished_per_s": 119.6},
-    "send_lag": {"p50_ms": 0.21, "p99_ms": 1.9},
+    **{"rates": {"offered_per_s": 120.0, "finished_per_s": 119.6}, "send_lag": {"p50_ms": 0.21, "p99_ms": 1.9}},
     "recorder_share": 0.0123,
 }
 

@@ -61,21 +61,11 @@ WRONG: dict[str, list[str]] = {
     "workers": ["['a --db {rn}/a.db']", "['a {port}']", "[]", "3", "['a \"b']"],
     "apps": ["['a {prt}']", "['a', 'a', 'a', 'a', 'a']"],
     "environment": [
-        *(
-            "{ TOKEN = '{hunter2}{nme}' }",
-            "{ DB = '{rn}/a.db' }",
-            "'TOKEN=hunter2'",
-            "{ A = 1 }",
-            "{ 'A=B' = 'x' }",
-            "{ '' = 'x' }",
-        ),
-        *('{ A = "\\u0000" }', "{ IRONCLAIM_HISTORY = '' }"),
+        *("{ TOKEN = '{hunter2}{nme}' }", "{ DB = '{rn}/a.db' }", "'TOKEN=hunter2'", "{ A = 1 }", "{ 'A=B' = 'x' }"),
+        *("{ '' = 'x' }", '{ A = "\\u0000" }', "{ IRONCLAIM_HISTORY = '' }"),
     ],
     "faults": [
-        "['worker-kil']",
-        "['worker-kill', 'primary-kill']",
-        "['worker-oom']",
-        "['worker-kill', 'worker-kill']",
+        *("['worker-kil']", "['worker-kill', 'primary-kill']", "['worker-oom']", "['worker-kill', 'worker-kill']"),
         '"worker-kill"',
     ],
 }
