@@ -11,16 +11,7 @@ from tests.mutation import drawing, lua_edits, planted, python_edits
 from tests.mutation import edits as catalogue
 from tests.mutation.drawing import SCRIPTS, files_by_area
 
-LUA = """#!lua
--- a comment: if a < b then
-local function f(a, b)
-  if a < b and not x then return 1 end
-  -- more: a == b
-  redis.call('SET', key, a, 'NX')
-  told[1] = 'said < that'
-  return b
-end
-"""
+LUA = Path(__file__).with_name("edited.lua").read_text()
 PYTHON = '''"""A docstring: 1 < 2."""
 
 

@@ -49,20 +49,7 @@ def write(folder: Path, text: str) -> Path:
     return file
 
 
-WHOLE = """
-[latency.all.end_to_end]
-p50_ms = 40
-p99_ms = 1_000.5
-[latency.recover-kill]
-queue_delay.max_ms = 12_000
-[recovery]
-slowest_ms = 11_000
-[errors]
-lost = 0
-unfinished = 0.001
-[rates]
-finished_per_s = 100
-"""
+WHOLE = Path(__file__).with_name("whole_slo.toml").read_text()
 
 
 def test_a_file_names_objectives_with_their_bounds(tmp_path: Path) -> None:

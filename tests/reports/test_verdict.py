@@ -16,6 +16,7 @@ from reports.facts import Run
 from reports.lines import item_type, line_schema
 from reports.table import render
 from reports.verdict import NO_MEASURES, CheckResult, decide, undecided, withdraw, write
+from tests.golden import same
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,68 +67,6 @@ MEASURES = {
     "recorder_share": 0.0123,
 }
 
-TABLE = """\
-run x  scenario bench  seed 1
-
-jobs
-  enqueued  finished  lost  doubled  refused stale  dead  not sent
-      7200      7190     ?        0              3    10         0
-    lost: acknowledged, and gone without an end
-    doubled: finished more than once
-    refused stale: ends of a lease that was over, refused as they must be
-    dead: given up after the last attempt, kept until a person decides
-    not sent: planned, and no connection could be had in time
-
-latency in ms, from the intended enqueue (plus its delay) to the accepted finish
-  phase    jobs  unfinished   p50  p99
-  lead-in  1200          10  12.3  inf
-    unfinished: jobs of the phase that never finished
-    p50: half took at most this
-    p99: 99 of 100 took at most this; inf: so many never finished
-    lead-in: load before the first fault
-
-recovery, from waitpid to the next handler start, slowest of the jobs in hand
-  kill           worker    connected  in hand  recovery   bound
-  1-worker-kill  worker-2  proxied          8     9.6 s  11.0 s
-    waitpid: when the kernel says that the process is gone
-    in hand: claimed by the worker and not ended when it was killed
-    bound: the longest that it may take
-
-faults, and below each what its witness saw
-  fault          target    witnessed  healed
-  1-worker-kill  worker-2  yes        NO
-    waitpid -9
-    witnessed: something was seen that only the fault can have caused
-    healed: the fault was taken away, and that was seen
-
-rates
-  offered 120.0/s, finished 119.6/s; send lag p50 0.2 ms, p99 1.9 ms; recorder 1.23% of the
-      processes' time
-    send lag: how much later than planned the load was sent
-    recorder: what writes the history that is judged
-
-checks
-  id  check           verdict  violations  declared  possible
-  J4  no job is lost  unknown           0         1         2
-    declared: what the wire format or the servers are known not to protect; no violation
-    possible: neither proved nor excluded by the evidence; no violation
-    unknown: the evidence does not suffice for valid or violated
-
-not judged
-  J4: the end
-
-declared findings
-  finding   checks    rows  what it is
-  no token  J4, J6:x     1  The wire has none.
-
-reasons
-  J4 unknown: there is no snapshot at the end
-
-what now
-  J4: the run ended before it could be told: run longer, or where it is calmer
-
-verdict: unknown"""
-
 
 def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
     lacking = {"name": "no job is lost", "declared": 1, "possible": 2, "not_judged": ["the end"]}
@@ -135,7 +74,7 @@ def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
     head = {"verdict": "unknown", "reasons": ["J4 unknown: there is no snapshot at the end"], "causes": {"open": ["J4"]}}
     spec = {"id": "x", "scenario": "bench", "seed": 1, "mutant": ""}
     finding = {"name": "no token", "checks": ["J4", "J6:x"], "text": "The wire has none.", "rows": 1, "examples": []}
-    assert render({**head, "checks": [entry], "findings": [finding], "measures": MEASURES, "spec": spec}) == TABLE
+    same("reports/verdict.txt", render({**head, "checks": [entry], "findings": [finding], "measures": MEASURES, "spec": spec}))
 
 
 def test_the_samples_of_the_pages_are_what_a_bench_prints() -> None:
