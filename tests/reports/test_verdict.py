@@ -16,7 +16,7 @@ from reports.facts import Run
 from reports.lines import item_type, line_schema
 from reports.table import render
 from reports.verdict import NO_MEASURES, CheckResult, decide, undecided, withdraw, write
-from tests.golden import same
+from tests.golden import Told, same, tells
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,15 +40,6 @@ def test_the_schema_has_every_field_and_no_narrow_integer() -> None:
     types = {str(field.type) for fields in (schema, item) for field in fields if field.name != "items"}
     assert types == {"int64", "string", "list<item: string>"}
     assert (str(item.field("fence").type), str(item.field("nonce").type)) == ("int64", "string")
-
-
-def test_errors_become_one_line() -> None:
-    spark_error = ValueError("Job aborted\n\tat x\nCaused by: [ARITHMETIC_OVERFLOW] long overflow\n\tat y")
-    assert one_line(spark_error) == "ValueError: [ARITHMETIC_OVERFLOW] long overflow"
-    assert one_line(KeyError()) == "KeyError"
-    java = "An error occurred while calling o7.parquet.\n: org.apache.X: failed\n\tat a\n"
-    assert one_line(ValueError(f"{java}Caused by: java.io.IOException: disk full\n\tat b")) == "java.io.IOException: disk full"
-    assert one_line(ValueError("An error occurred while calling o7.x.\n: org.apache.X: failed\n\tat a")) == "org.apache.X: failed"
 
 
 def test_a_spec_with_a_character_that_has_no_bytes_is_written(tmp_path: Path) -> None:
@@ -96,15 +87,6 @@ def test_a_run_that_could_not_be_looked_at_shows_why_and_the_verdict() -> None:
     assert json.loads(json.dumps(decided))["measures"]["lost"] is None
 
 
-def test_objectives_are_a_table_and_a_line_before_the_verdict() -> None:
-    line = {"objective": "errors.lost", "bound": 0.01, "at_least": False, "unit": "share", "value": 0.05, "result": "missed"}
-    head = {"verdict": "valid", "reasons": [], "checks": [], "findings": [], "measures": MEASURES, "spec": {}}
-    assert render({**head, "slo": [{**line, "note": "5 of 100"}]}).splitlines() == [
-        *("service level objectives", "  objective    wanted       measured  result  rests on"),
-        *("  errors.lost  at most 1 %  5 %       missed  5 of 100", "", "slo: missed 1 of 1", "verdict: valid"),
-    ]
-
-
 def check_entry(id: str, verdict: str = "valid", why: str = "", **more: Any) -> dict[str, Any]:
     return {
         **{"id": id, "name": f"the name of {id}", "verdict": verdict, "violations": int(verdict == "violated")},
@@ -127,17 +109,33 @@ NO_COMMAND = "  no command repeats this run: its folder does not say how it was 
 BENCH = {"id": "x", "scenario": "bench", "seed": 7, "rate_per_s": 120, "pace": {"settle_ms": 1}, "plan": PLAN}
 
 
-def test_clean_checks_are_one_line_and_all_lists_them() -> None:
-    run = decided("valid", check_entry("J1"), check_entry("J2"))
-    assert section(render(run), "checks") == ["  2 checks, all valid (--all lists them)"]
-    listed = section(render(run, every=True), "checks")
-    assert [line.split()[0] for line in listed[:3]] == ["id", "J1", "J2"] and "--all" not in "".join(listed)
+def sections() -> Told:
+    """Clean checks are one line, and all lists them; one that counted something is listed; one reason of several is said once;
+    objectives are a table and a line before the verdict."""
+    clean = decided("valid", check_entry("J1"), check_entry("J2"))
+    yield "clean", (section(render(clean), "checks"), section(render(clean, every=True), "checks"))
+    counted = decided("valid", check_entry("J1"), check_entry("J6", declared=4), check_entry("J8"))
+    yield "counted", section(render(counted), "checks")
+    checks = [check_entry(name, "unknown", "missing rows may hide a violation") for name in ("J1", "J2", "J4")]
+    holes = {"holes": ["H0", "J1", "J2", "J4"]}
+    printed = render(decided("unknown", check_entry("H0", "unknown", "x is missing"), *checks, causes=holes), columns=500)
+    yield "reasons", (section(printed, "reasons"), section(printed, "what now"))
+    line = {"objective": "errors.lost", "bound": 0.01, "at_least": False, "unit": "share", "value": 0.05, "result": "missed"}
+    head = {"verdict": "valid", "reasons": [], "checks": [], "findings": [], "measures": MEASURES, "spec": {}}
+    yield "objectives", render({**head, "slo": [{**line, "note": "5 of 100"}]}).splitlines()
 
 
-def test_a_check_that_counted_something_is_listed_though_it_is_valid() -> None:
-    lines = section(render(decided("valid", check_entry("J1"), check_entry("J6", declared=4), check_entry("J8"))), "checks")
-    assert [line.split()[0] for line in lines[:3]] == ["id", "J6", "2"]
-    assert lines[2] == "  2 other checks, all valid (--all lists them)"
+def errors() -> Told:
+    """Each becomes one line."""
+    java = "An error occurred while calling o7.parquet.\n: org.apache.X: failed\n\tat a\n"
+    spark = "Job aborted\n\tat x\nCaused by: [ARITHMETIC_OVERFLOW] long overflow\n\tat y"
+    full = f"{java}Caused by: java.io.IOException: disk full\n\tat b"
+    for error in (ValueError(spark), KeyError(), ValueError(full), ValueError(java)):
+        yield repr(error), one_line(error)
+
+
+def test_sections_of_a_verdict_and_errors_say_what_they_said() -> None:
+    tells("reports/sections.txt", sections, errors)
 
 
 def test_a_violated_run_ends_with_its_proof_and_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,14 +183,6 @@ def test_an_unknown_run_ends_with_the_remedy_of_its_cause(cause: Cause) -> None:
     assert ("the rate of this run was 120/s" in printed) == (cause == Cause.SLOW)
     assert ("judge it again" in printed) == (cause in (Cause.INPUT, Cause.CRASHED))
     assert f"--replay {Path.cwd().name}" not in printed and "--shrink" not in printed
-
-
-def test_one_reason_of_several_checks_is_said_once() -> None:
-    checks = [check_entry(name, "unknown", "missing rows may hide a violation") for name in ("J1", "J2", "J4")]
-    run = decided("unknown", check_entry("H0", "unknown", "x is missing"), *checks, causes={"holes": ["H0", "J1", "J2", "J4"]})
-    told = ["  H0 unknown: x is missing", "  J1, J2, J4 unknown: missing rows may hide a violation"]
-    assert section(render(run), "reasons") == told
-    assert len(section(render(run, columns=500), "what now")) == 1
 
 
 def doubted(id: str, *doubts: str, **counts: str) -> CheckResult:
