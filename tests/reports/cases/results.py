@@ -21,7 +21,8 @@ def handled(story: Story, job: str, *, returned: int | None = 1, at: float = 46.
 
 def finished(story: Story, job: str, sent: int | None = 1, **read: Any) -> None:
     """A job whose finish has sent this, and a caller that reads it."""
-    story.end("finish", handled(story, job), at=46.1, **({} if sent is None else {"result_crc": sent}))
+    more: dict[str, Any] = {} if sent is None else {"result_crc": sent}
+    story.end("finish", handled(story, job), at=46.1, **more)
     if read:
         story.read(job, 47.0, **read)
 
