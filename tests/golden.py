@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from pprint import pformat
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,13 @@ def tells(name: str, *parts: Callable[[], Told]) -> None:
     """The same for what these parts tell."""
     lines = [f"{part.__name__}, {what}: {pformat(found, 0, 130, sort_dicts=False)}\n" for part in parts for what, found in part()]
     same(name, "".join(lines))
+
+
+def answers(calls: Iterable[tuple[Callable[..., object], Iterable[Any]]]) -> Told:
+    """What comes of functions, each called with these: one argument, or a tuple of them."""
+    for call, given in calls:
+        for one in given:
+            yield f"{call.__name__} {one!r}", outcome(call, *(one if isinstance(one, tuple) else (one,)))
 
 
 def outcome(call: Callable[..., object], *given: object, **more: object) -> object:

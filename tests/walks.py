@@ -16,11 +16,7 @@ from hypothesis import settings
 TIMES = int(os.environ.get("IRONCLAIM_WALKS", "1"))
 
 settings.register_profile(
-    "walks",
-    deadline=None,
-    database=None,
-    derandomize=not os.environ.get("IRONCLAIM_WALKS_ANEW"),
-    print_blob=True,
+    "walks", deadline=None, database=None, derandomize=not os.environ.get("IRONCLAIM_WALKS_ANEW"), print_blob=True
 )
 settings.load_profile("walks")
 

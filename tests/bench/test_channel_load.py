@@ -212,10 +212,8 @@ def test_bad_options_are_one_line(server: EmbeddedServer, processes: Processes, 
 
 
 WRONG_SHARES = [
-    (("--share", "nobody"), SHARES),
-    (("--seed", "-1"), "seed: -1 is not a whole number"),
-    (("--host", "http://127.0.0.1"), URL),
-    (("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already"),
+    *((("--share", "nobody"), SHARES), (("--seed", "-1"), "seed: -1 is not a whole number")),
+    *((("--host", "http://127.0.0.1"), URL), (("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already")),
     (("--history", "{folder}/none/there.jsonl"), "No such file or directory"),
 ]
 

@@ -2,15 +2,18 @@
 
 import itertools
 import json
+import math
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.channels import workload
 from bench.workload import WorkloadError
+from tests.golden import Told, outcome, tells
 
 ROOT = Path(__file__).parents[2]
 ID = re.compile(r"[0-9a-z][0-9a-z_-]{0,62}")
@@ -97,25 +100,17 @@ def test_every_subscriber_has_one_share_and_the_fan_outs_are_1_10_100() -> None:
     assert sum(len(channel.slow) for channel in workload.CHANNELS) == len(kinds) - kinds.count("usual")
 
 
-BAD_SETTINGS = [
-    ({"seed": -1}, "seed: -1 is not a whole number from 0 to"),
-    ({"seed": True}, "seed: True is not a whole number"),
-    ({"seed": 1, "rate": 0}, "rate: 0 is not a number from 0.01 to 1000"),
-    ({"seed": 1, "rate": float("nan")}, "rate: nan is not a number"),
-    ({"seed": 1, "id_prefix": "Two Words"}, "id_prefix: 'Two Words' is not 1 to 40 of"),
-]
+def refused() -> Told:
+    """Settings and parts that are out of bounds; parts are refused at once."""
+    wrong: list[dict[str, Any]] = [{"seed": -1}, {"seed": True}, {"rate": 0}, {"rate": math.nan}, {"id_prefix": "Two Words"}]
+    for one in wrong:
+        yield f"{one}", outcome(workload.ChannelWorkload, **{"seed": 1, **one})
+    for parts in ((0, 0), (1, 1), (-1, 2), (0, 1001)):
+        yield f"parts {parts}", outcome(workload.ChannelWorkload(seed=1).publishes, *parts)
 
 
-@pytest.mark.parametrize(("settings", "message"), BAD_SETTINGS)
-def test_bad_settings_are_refused(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(WorkloadError, match=re.escape(message)):
-        workload.ChannelWorkload(**settings)  # pyright: ignore[reportArgumentType]
-
-
-@pytest.mark.parametrize(("part", "parts"), [(0, 0), (1, 1), (-1, 2), (0, 1001)])
-def test_bad_parts_are_refused_at_once(part: int, parts: int) -> None:
-    with pytest.raises(WorkloadError, match="parts"):
-        workload.ChannelWorkload(seed=1).publishes(part, parts)
+def test_what_is_out_of_bounds_is_refused() -> None:
+    tells("bench/wrong_channels.txt", refused)
 
 
 def test_an_unknown_share_is_refused() -> None:

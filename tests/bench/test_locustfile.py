@@ -105,10 +105,8 @@ def test_fewer_users_than_processes_is_refused(server: EmbeddedServer, processes
 BAD_OPTIONS = [
     (("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already"),
     (("--rate", "0"), "rate_per_s: 0.0 is not a number from 0.1 to 10000"),
-    (("--seed", "-1"), "seed: -1 is not a whole number from 0 to"),
-    (("--id-prefix", "two words"), "id_prefix: 'two words'"),
-    (("--queue", "a{b}"), "a{b}"),
-    (("--rate", "fast"), "invalid float value: 'fast'"),
+    *((("--seed", "-1"), "seed: -1 is not a whole number from 0 to"), (("--id-prefix", "two words"), "id_prefix: 'two words'")),
+    *((("--queue", "a{b}"), "a{b}"), (("--rate", "fast"), "invalid float value: 'fast'")),
 ]
 
 

@@ -11,6 +11,7 @@ from bench.micro.command import details
 from bench.micro.rounds import in_turns, interval, quantile, ratio
 from bench.micro.sampler import Sampler, tell
 from bench.micro.targets import TARGETS, ratio_line, table
+from tests.golden import Told, tells
 
 KEYS = (
     *("enqueue", "bulk", "drain", "pickup_p50", "pickup_p99"),
@@ -56,23 +57,25 @@ def test_the_interval_comes_from_slices_and_from_its_seed() -> None:
     assert low < quantile([value for slice_ in spread for value in slice_], 0.5) / 2.0 < high
 
 
-def test_the_last_line_has_every_number_in_its_place() -> None:
-    line = ratio_line(dict.fromkeys(KEYS, 1.2345) | {"bytes_valkey": 438.94, "bytes_redis": 551.06})
-    assert line == (
-        "ratios: enqueue=1.234 bulk=1.234 drain=1.234 pickup_p50=1.234 pickup_p99=1.234 claim_deep=1.234 "
-        "claim_blocked=1.234 claim_lanes=1.234 bytes_valkey=438.9 bytes_redis=551.1 "
-        "publish=1.234 publish_batch=1.234 fetch_calls=1.234 wake_ms=1.234 catch_up=1.234 catch_up_keys=1"
-    )
-    assert tuple(re.findall(r"(\w+)=", line)) == tuple(target.key for target in TARGETS) == KEYS
+def printed() -> Told:
+    """The last line has every number in its place; what is unknown or was not asked for is none; an interval stands beside its
+    number; details are medians and leave out what failed; a profile counts lines and functions."""
+    yield "all", ratio_line(dict.fromkeys(KEYS, 1.2345) | {"bytes_valkey": 438.94, "bytes_redis": 551.06})
+    some = {"bytes_redis": None, "drain": 0.7}
+    yield "some", (ratio_line(some), table(some))
+    yield "interval", table({"pickup_p50": 1.05}, {"pickup_p50": (0.99, 1.12)})
+    drained = {"jobs_per_s": [1000.0, 3000.0, 2000.0], "script_us": [9.0, 8.0, 10.0], "server_us": [12.0], "client_us": [7.0]}
+    drain = {what: {"floor, batch 50": values} for what, values in drained.items()}
+    memory = {"bytes_per_job": {"valkey": {"waiting": 438.0}, "redis": None}}
+    yield "details", details({"enqueue": None, "drain": drain, "memory": memory})
+    head = "Stack (most recent call first):\n"
+    stack = f'{head}  File "/a/engine/x.py", line 3 in f\n  File "/a/engine/y.py", line 9 in <listcomp>\n'
+    yield "profile", tell(stack * 3 + f'{head}  File "/a/engine/y.py", line 10 in g\n', most=15)
 
 
-def test_what_is_unknown_or_was_not_asked_for_is_no_number() -> None:
-    line = ratio_line({"bytes_redis": None, "drain": 0.7})
-    assert "drain=0.700 " in line and "enqueue=- " in line and " bytes_redis=unknown " in line
-    rows = {row.split("  ")[0]: row for row in table({"bytes_redis": None, "drain": 0.7})[1:]}
-    assert rows["bytes per waiting job, Redis"].split()[-1] == "unknown"
-    assert rows["drain, inline handler / the floor in batches of 50"].endswith("met")
-    assert rows["bytes per waiting job, Valkey"].endswith("<= 439")
+def test_numbers_are_printed_in_their_places() -> None:
+    tells("bench/micro.txt", printed)
+    assert tuple(target.key for target in TARGETS) == KEYS
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.key)
@@ -83,33 +86,6 @@ def test_the_table_says_met_and_missed_by_the_number_and_not_by_its_text(target)
     assert [line for line in table({target.key: better}) if line.endswith("  met")]
     assert [line for line in table({target.key: worse}) if line.endswith("  missed")]
     assert target.met(target.bound) and target.reach(better) > 1 > target.reach(worse)
-
-
-def test_the_table_shows_an_interval_beside_its_number() -> None:
-    assert "1.050 (0.990 to 1.120)" in "\n".join(table({"pickup_p50": 1.05}, {"pickup_p50": (0.99, 1.12)}))
-
-
-def test_details_are_medians_and_leave_out_what_failed() -> None:
-    drained = {"jobs_per_s": [1000.0, 3000.0, 2000.0], "script_us": [9.0, 8.0, 10.0], "server_us": [12.0], "client_us": [7.0]}
-    drain = {what: {"floor, batch 50": values} for what, values in drained.items()}
-    found = {"enqueue": None, "drain": drain, "memory": {"bytes_per_job": {"valkey": {"waiting": 438.0}, "redis": None}}}
-    assert [line.split() for line in details(found)] == [
-        ["drain:", "jobs", "per", "second;", "µs", "a", "job", "of", "scripts,", "server,", "client"],
-        *(["floor,", "batch", "50", "2,000", "9.00", "12.00", "7.00"], []),
-        *(["memory:", "bytes", "per", "job,", "valkey"], ["waiting", "438.0"], []),
-    ]
-
-
-def test_a_profile_counts_lines_and_functions() -> None:
-    head = "Stack (most recent call first):\n"
-    stack = f'{head}  File "/a/engine/x.py", line 3 in f\n  File "/a/engine/y.py", line 9 in <listcomp>\n'
-    other = f'{head}  File "/a/engine/y.py", line 10 in g\n'
-    assert tell(stack * 3 + other, most=15) == [
-        "4 samples",
-        *("  the line itself", "     75.0%  engine/x.py:3 f", "     25.0%  engine/y.py:10 g"),
-        "  the function and what it calls",
-        *("     75.0%  engine/x.py f", "     75.0%  engine/y.py <listcomp>", "     25.0%  engine/y.py g"),
-    ]
 
 
 def test_the_sampler_sees_every_thread_that_works() -> None:

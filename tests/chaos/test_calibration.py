@@ -20,11 +20,7 @@ from reports.catch_up import LAG_HIGHEST_MS, LAG_OF_CALIBRATION
 from tests.given import Output, Patch
 
 SECOND_NS = 1_000_000_000
-#: What complaints end with, and what is said of a rate that is carried.
-LATE, IN_TIME = "ms late, more than 100 ms", "of about 480 jobs were sent in time"
 TOO_SLOW = "this machine is too slow: it does not carry 40 jobs/s"
-NOT_CARRIED = "warning: this machine does not carry the"
-QUICK = "(sends at most 5 ms late, a round trip 0.4 ms)"
 
 
 def samples(rate_per_s: int, *, lag_ms: Callable[[float], float] = lambda _: 5.0, waiting: int = 0, part: float = 1.0) -> Samples:
@@ -33,28 +29,6 @@ def samples(rate_per_s: int, *, lag_ms: Callable[[float], float] = lambda _: 5.0
     times_s = [number / offered_per_s for number in range(round(offered_per_s * TRIAL_S))]
     lags = [(round(at_s * SECOND_NS), lag_ms(at_s)) for at_s in times_s]
     return Samples(lags, [(round(at_s * SECOND_NS), waiting) for at_s in (0.5, 1.0, 1.5)], [0.4, 0.2, 42.0])
-
-
-#: Samples of 120 a second, and what is said of them.
-SEEN: dict[str, tuple[Samples, str]] = {
-    "quick": (samples(120), ""),
-    "late within the bound": (samples(120, lag_ms=lambda at_s: 99.0), ""),
-    "one long pause": (samples(120, lag_ms=lambda at_s: 900.0 if at_s < 0.7 else 5.0), ""),
-    "late in every slice": (samples(120, lag_ms=lambda at_s: 130.0 if at_s % 0.25 < 0.02 else 1.0), f"sends were 130 {LATE}"),
-    "some wait": (samples(120, waiting=24), ""),
-    "a backlog": (samples(120, waiting=25), "25 jobs waited for a worker, more than are sent in 100 ms"),
-    "a server with time to spare": (replace(samples(120), scripts_s=1.4), ""),
-    "a full server": (replace(samples(120), scripts_s=1.5), "the server was in scripts for 75% of the time, more than 70%"),
-    "hardly sent": (samples(120, part=0.7), f"only 336 {IN_TIME}"),
-    "nothing sent": (Samples([], [], []), f"only 0 {IN_TIME}"),
-    "all at one instant": (replace(samples(120), lags=[(number, 1.0) for number in range(480)]), f"only 480 {IN_TIME}"),
-}
-
-
-@pytest.mark.parametrize("name", SEEN)
-def test_a_rate_is_carried_when_most_slices_are_in_time(name: str) -> None:
-    seen, complaint = SEEN[name]
-    assert judged(120, seen).complaint == complaint
 
 
 def test_the_median_of_the_round_trips_counts() -> None:
@@ -70,22 +44,6 @@ def test_what_waits_before_the_first_send_and_after_the_last_does_not_count() ->
 def carrying(most_per_s: int) -> Callable[[int], Samples]:
     """A machine that carries so much."""
     return lambda rate_per_s: samples(rate_per_s, lag_ms=lambda at_s: 5.0 if rate_per_s <= most_per_s else 250.0)
-
-
-PICKED = [
-    (500, None, 120, 1, f"this machine carries 120 jobs/s {QUICK}"),
-    (70, None, 60, 3, f"this machine carries 60 jobs/s {QUICK}, not 120: sends were 250 {LATE}"),
-    (10, None, 0, 4, f"{TOO_SLOW}, the least that proves anything: sends were 250 {LATE}"),
-    (500, 300, 300, 1, f"this machine carries 300 jobs/s {QUICK}"),
-    (70, 300, 300, 1, f"{NOT_CARRIED} 300 jobs/s that were asked for: sends were 250 {LATE}"),
-    (500, 20, 20, 1, f"this machine carries 20 jobs/s {QUICK}"),
-]
-
-
-@pytest.mark.parametrize(("most_per_s", "asked_per_s", "rate_per_s", "tried", "words"), PICKED)
-def test_the_first_carried_is_picked(most_per_s: int, asked_per_s: int | None, rate_per_s: int, tried: int, words: str) -> None:
-    found = calibrate(carrying(most_per_s), asked_per_s)
-    assert (found.rate_per_s, len(found.trials), found.words()) == (rate_per_s, tried, words)
 
 
 def test_the_spec_keeps_what_was_seen() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos import catalogue, judge
-from chaos.campaigns.mutants import CONTROLS, Result, alarm, chosen, drills, exit_code, last_line, missed
+from chaos.campaigns.mutants import CONTROLS, Result, alarm, chosen, drills, missed
 from chaos.campaigns.short import CLEAN_CHANNELS, clean_shapes, every
 from chaos.errors import HarnessError
 from chaos.judge import Verdict, read_verdict
@@ -33,21 +33,6 @@ def with_checks(verdict: Verdict, why: str = "", causes: tuple[str, ...] = (), *
 
 def test_a_mutant_is_caught_by_its_check_with_nothing_outside_of_its_closure() -> None:
     assert missed(MUTANT, CAUGHT) == ""
-
-
-MISSED = [
-    (VALID, "the verdict is valid, not violated: every check is valid"),
-    (Verdict("unknown", reasons=("the judge crashed",)), "the verdict is unknown, not violated: the judge crashed"),
-    (Verdict("violated", {"J6": "violated"}, ("J6 violated: two",)), "J3 is not there, not violated: J6 violated: two"),
-    (with_checks(CAUGHT, J3="unknown"), "J3 is unknown, not violated: J3 violated: one"),
-    (with_checks(CAUGHT, "lost", J4="violated"), "J4 tripped as well: J4 violated: lost"),
-    (with_checks(CAUGHT, "a row", ("open",), J4="unknown"), "J4 tripped as well: J4 unknown: a row"),
-]
-
-
-@pytest.mark.parametrize(("verdict", "why"), MISSED)
-def test_a_mutant_is_missed(verdict: Verdict, why: str) -> None:
-    assert missed(MUTANT, verdict) == why
 
 
 def test_a_check_that_complains_of_late_work_says_something_about_the_machine_alone() -> None:
@@ -100,23 +85,6 @@ def result(name: str, mutant: Mutant | None, verdict: Verdict) -> Result:
 
 
 UNKNOWN = Verdict("unknown", {"J12": "unknown"}, ("J12 unknown: every limit had room all the time",))
-
-
-LAST_LINES = [
-    ([result("a", MUTANT, CAUGHT), result("b", None, VALID)], "mutants: caught 1 of 1, false alarms 0 of 1", 0),
-    ([result("a", MUTANT, VALID), result("b", None, VALID)], "mutants: caught 0 of 1, false alarms 0 of 1", 1),
-    ([result("a", MUTANT, CAUGHT), result("b", None, CAUGHT)], "mutants: caught 1 of 1, false alarms 1 of 1", 1),
-    # A drill that stays unknown is not what it must be, and nobody can tell whether the engine is to blame.
-    ([result("a", MUTANT, CAUGHT), result("b", None, UNKNOWN)], "mutants: caught 1 of 1, false alarms 0 of 1, unknown 1", 2),
-    ([result("a", MUTANT, UNKNOWN), result("b", None, UNKNOWN)], "mutants: caught 0 of 1, false alarms 0 of 1, unknown 2", 2),
-    ([result("a", MUTANT, VALID), result("b", None, UNKNOWN)], "mutants: caught 0 of 1, false alarms 0 of 1, unknown 1", 1),
-    ([], "mutants: caught 0 of 0, false alarms 0 of 0", 2),
-]
-
-
-@pytest.mark.parametrize(("results", "line", "code"), LAST_LINES)
-def test_the_last_line_counts_and_0_is_only_for_all_as_it_must_be(results: list[Result], line: str, code: int) -> None:
-    assert (last_line(results), exit_code(results)) == (line, code)
 
 
 def test_only_what_proves_nothing_is_drilled_again() -> None:

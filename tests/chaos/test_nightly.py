@@ -12,7 +12,7 @@ from chaos import campaign, catalogue, cli
 from chaos.campaigns import cells as schedule
 from chaos.campaigns import nightly as command
 from chaos.campaigns.cells import CONTROL_EVERY, FAULTS_A_NIGHT, Cell, cells, faults_of, night
-from chaos.campaigns.nightly import CellResult, complaint, exit_code, last_line
+from chaos.campaigns.nightly import CellResult, complaint
 from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.judge import Verdict
@@ -72,22 +72,6 @@ def test_every_drill_of_a_night_can_be_made() -> None:
 
 def result(verdict: str, reason: str = "", number: int = 0) -> CellResult:
     return CellResult(night(DAY)[number], "run", Verdict(verdict, {}, (reason,) if reason else ()))
-
-
-LAST_LINES = [
-    (["valid", "valid"], "nightly: cells 2, valid 2, unknown 0, violated 0", 0),
-    (["valid", "unknown"], "nightly: cells 2, valid 1, unknown 1, violated 0", 0),
-    (["valid", "violated", "unknown"], "nightly: cells 3, valid 1, unknown 1, violated 1", 1),
-    # Nothing was proved.
-    (["unknown", "unknown"], "nightly: cells 2, valid 0, unknown 2, violated 0", 2),
-    ([], "nightly: cells 0, valid 0, unknown 0, violated 0", 2),
-]
-
-
-@pytest.mark.parametrize(("verdicts", "line", "code"), LAST_LINES)
-def test_the_last_line_and_the_exit_code(verdicts: list[str], line: str, code: int) -> None:
-    results = [result(verdict) for verdict in verdicts]
-    assert (last_line(results), exit_code(results)) == (line, code)
 
 
 def test_what_is_not_valid_is_said_with_the_line_that_repeats_it() -> None:

@@ -12,12 +12,9 @@ from reports.facts import WORKER_KILLS
 WORKERS = drawing.worker_names(3)
 SEEDS = range(200)
 SEED_1 = [
-    ("1-net-down", "worker-3,producer-1", 1829, ""),
-    ("2-worker-kill", "worker-2", 677, "worker-4"),
-    ("3-net-request-lost", "worker-4,producer-1", 748, ""),
-    ("4-net-latency", "worker-1,worker-4,worker-3,producer-1", 51, ""),
-    ("5-worker-freeze", "worker-4", 1717, ""),
-    ("6-net-reply-lost", "worker-1,worker-4,worker-3,producer-1", 1660, ""),
+    *(("1-net-down", "worker-3,producer-1", 1829, ""), ("2-worker-kill", "worker-2", 677, "worker-4")),
+    *(("3-net-request-lost", "worker-4,producer-1", 748, ""), ("4-net-latency", "worker-1,worker-4,worker-3,producer-1", 51, "")),
+    *(("5-worker-freeze", "worker-4", 1717, ""), ("6-net-reply-lost", "worker-1,worker-4,worker-3,producer-1", 1660, "")),
 ]
 PLANS = [drawing.draw(seed, workers=WORKERS) for seed in SEEDS]
 CONSUMERS = drawing.consumer_names(1)

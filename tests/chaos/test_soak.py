@@ -8,6 +8,7 @@ import random
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -18,10 +19,11 @@ from chaos.interrupts import Interrupts
 from chaos.plan import FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names
 from chaos.progress import Progress
 from chaos.slopes import LATENCY, MB, Slope, fit, latencies, percentiles, slope
-from chaos.soaking import LEAKING, STEADY, UNKNOWN, Soak, Times, draw, verdict
+from chaos.soaking import LEAKING, UNKNOWN, Soak, Times, draw, verdict
 from chaos.spec import RunSpec
 from chaos.targets.faults import is_gone
 from tests.chaos.drills import pids_of, run, when
+from tests.golden import Told, tells
 
 TIMES = Times(6, warm_up_s=1, fault_every_s=2)
 
@@ -132,7 +134,7 @@ def test_percentiles_are_those_of_windows_of_ten_seconds() -> None:
 # -- the verdict
 
 
-class Told(Soak):
+class Of(Soak):
     """A soak of which only what came of it counts."""
 
     def __init__(self, lines: list[Slope], *, errors: tuple[str, ...] = (), witnessed: tuple[int, int] = (10, 10)) -> None:
@@ -145,34 +147,23 @@ class Told(Soak):
         return self._witnessed
 
 
-TOLD = [
-    *(((0.0, 0.999), {}, STEADY), ((0.0, -5.0), {}, STEADY), ((1.0, 0.0), {}, LEAKING), ((0.0, 3.0), {}, LEAKING)),
-    *(((0.0, math.nan), {}, UNKNOWN), ((2.0, math.nan), {}, LEAKING), ((0.0, 0.0), {"errors": ("a worker died",)}, UNKNOWN)),
-    *(((2.0, 0.0), {"errors": ("a worker died",)}, LEAKING), ((0.0, 0.0), {"witnessed": (10, 7)}, UNKNOWN)),
-    ((0.0, 0.0), {"witnessed": (10, 8)}, STEADY),
-]
+def told() -> Told:
+    """False beats unknown, and a median that surely grows is a leak, too. The exit code, and the lines that are said."""
+    dead, nan = {"errors": ("a worker died",)}, math.nan
+    found: list[tuple[tuple[float, ...], dict[str, Any]]] = [
+        *((grows, {}) for grows in ((0.0, 0.999), (0.0, -5.0), (1.0, 0.0), (0.0, 3.0), (0.0, nan), (2.0, nan))),
+        *(((0.0, 0.0), dead), ((2.0, 0.0), dead), *(((0.0, 0.0), {"witnessed": (10, seen)}) for seen in (7, 8))),
+    ]
+    for grows, more in found:
+        lines = [Slope("x", one, (one, one), 1, 1, 60, complaint="" if one == one else "no samples") for one in grows]
+        yield f"{grows} {more}", (verdict(Of(lines, **more), Progress(out := StringIO())), out.getvalue().splitlines())
+    for what, interval in (("median", (1.1, 3.0)), ("median", (0.9, 9.0)), ("median", (-3.0, -2.0)), ("p99", (5.0, 9.0))):
+        line = Slope(f"{what} of latency", sum(interval) / 2, interval, 40, 60, 20, LATENCY)
+        yield f"{what} {interval}", (verdict(Of([line]), Progress(out := StringIO())), out.getvalue().splitlines())
 
 
-@pytest.mark.parametrize(("grows", "more", "code"), TOLD)
-def test_what_was_measured_is_told_and_false_beats_unknown(grows: tuple[float, float], more: dict, code: int) -> None:
-    lines = [Slope("x", one, (one, one), 1, 1, 60, complaint="" if one == one else "no samples") for one in grows]
-    out = StringIO()
-    assert verdict(Told(lines, **more), Progress(out)) == code
-    said = out.getvalue().splitlines()
-    assert said[-1].startswith(f"soak: {['steady', 'leaking', 'unknown'][code]} ")
-    assert all(str(line) in said for line in lines)
-
-
-MEDIANS = [
-    *(("median of latency", (1.1, 3.0), LEAKING), ("median of latency", (0.9, 9.0), STEADY)),
-    *(("median of latency", (-3.0, -2.0), STEADY), ("p99 of latency", (5.0, 9.0), STEADY)),
-]
-
-
-@pytest.mark.parametrize(("what", "interval", "code"), MEDIANS)
-def test_a_median_that_surely_grows_is_a_leak_too(what: str, interval: tuple[float, float], code: int) -> None:
-    line, out = Slope(what, sum(interval) / 2, interval, 40, 60, 20, LATENCY), StringIO()
-    assert verdict(Told([line]), Progress(out)) == code and " ms a minute (" in out.getvalue()
+def test_what_was_measured_is_told() -> None:
+    tells("chaos/soaks.txt", told)
 
 
 # -- the command

@@ -7,14 +7,13 @@ import pytest
 import redis
 from redis.exceptions import RedisClusterException
 
-from chaos import catalogue, spec, topologies
+from chaos import catalogue, topologies
 from chaos.catalogue import fitting
 from chaos.channels import plan as channel_plan
 from chaos.errors import HarnessError
 from chaos.plan import FAULTS_A_MINUTE, NETWORK_FAULT_NAMES, SERVERS, draw, worker_names
 from chaos.topology import Setting, make
 from chaos.topology.base import client_of
-from reports.folder import loss_faults
 from tests.chaos.topology_stage import stage, wait
 from tests.engine.helpers.waiting import wait_until
 
@@ -61,28 +60,6 @@ def test_a_fault_of_another_topology_is_refused() -> None:
     with pytest.raises(HarnessError, match=r"^fault 'slot-move' does not exist; choose from worker-kill, .*primary-kill"):
         draw(1, workers=WORKERS, topology="sentinel", kinds=("slot-move",))
     assert not set(NETWORK_FAULT_NAMES) & set(fitting("cluster"))
-
-
-LOSSY = [
-    *(("embedded", "", set()), ("aof", "always", {"snapshot-restore"}), ("aof", "everysec", {"server-kill", "snapshot-restore"})),
-    ("replica", "server", set()),
-    ("sentinel", "server", {"primary-kill", "failover-lossy", "primary-cut", "unplanned-failover"}),
-    ("sentinel", "replica", {"primary-cut", "unplanned-failover"}),
-    ("cluster", "server", {"primary-kill", "failover-lossy", "unplanned-failover"}),
-    ("cluster", "replica", {"unplanned-failover"}),
-]
-
-
-@pytest.mark.parametrize(("topology", "durability", "lossy"), LOSSY)
-def test_the_spec_says_what_may_be_lost_before_the_run(topology: str, durability: str, lossy: set[str]) -> None:
-    derived = spec.RunSpec("run", 1, topology=topology, durability=durability).derived()
-    assert ({entry["fault"] for entry in derived["loss"]}, loss_faults(list(derived["loss"]))) == (lossy, [])
-
-
-@pytest.mark.parametrize(("topology", "durability"), [("sentinels", ""), ("aof", "replica"), ("sentinel", "everysec")])
-def test_what_a_topology_has_not_is_refused(topology: str, durability: str) -> None:
-    with pytest.raises(HarnessError, match="topology|durability"):
-        spec.RunSpec("run", 1, topology=topology, durability=durability)
 
 
 def test_several_servers_need_proxies(tmp_path: Path) -> None:

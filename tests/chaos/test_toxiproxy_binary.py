@@ -14,16 +14,7 @@ from chaos.toxiproxy_binary import MODULE, ToxiproxyMissing, build, cached_binar
 from tests.given import script
 
 #: Writes a program where Go would, and one line per build beside it.
-GO = """
-PATH=/usr/bin:/bin
-[ "$1" = install ] || exit 1
-for module; do :; done
-mkdir -p "$GOBIN" "$GOPATH/pkg/mod" "$GOCACHE"
-echo "$module" >> {log}
-sleep 0.2
-printf '#!/bin/sh\\necho built\\n' > "$GOBIN/server"
-chmod 755 "$GOBIN/server"
-"""
+GO = Path(__file__).with_name("go_of_tests.sh").read_text()
 
 
 @pytest.fixture(autouse=True)

@@ -28,10 +28,8 @@ _BEFORE: Mapping[Rule, tuple[int, Mapping[str, str], bytes]] = {
     "away": (503, _PROBLEM, b'{"title": "Service Unavailable", "status": 503, "detail": "away"}'),
 }
 _AFTER: Mapping[Rule, tuple[int, Mapping[str, str], bytes]] = {
-    "gateway": (502, _HTML, b"<h1>bad gateway</h1>"),
-    "late": (504, _HTML, b"<h1>gateway time-out</h1>"),
-    "fault": (500, _HTML, b"<h1>it failed</h1>"),
-    "page": (200, _HTML, b"<h1>welcome</h1>"),
+    **{"gateway": (502, _HTML, b"<h1>bad gateway</h1>"), "late": (504, _HTML, b"<h1>gateway time-out</h1>")},
+    **{"fault": (500, _HTML, b"<h1>it failed</h1>"), "page": (200, _HTML, b"<h1>welcome</h1>")},
     "strange": (200, {"Content-Type": "application/json"}, b'{"hello": "world"}'),
 }
 #: What a client gets over by itself, first what keeps the server from doing anything.

@@ -36,12 +36,22 @@ def _bridge(root: str) -> dict[str, Write]:
 
         return write
 
+    def main(id: str, members: str) -> Write:
+        """One whose type is that of the tests."""
+        return job(id, f'{{"type":"main",{members}}}')
+
     def of_another_type(client: redis.Redis) -> None:
         client.hset(f"{root}data:h", "a", "b")
         client.hset(f"{root}lock:l", "a", "b")
         client.set(f"{root}data:l", '{"type":"main"}')
         client.lpush(f"{root}waiting", "h")
 
+    def without_data(client: redis.Redis) -> None:
+        for key, id in (("cron", "x"), ("delayed", "y")):
+            client.zadd(root + key, {id: 1})
+
+    odd = '"dependsOn":{"a":1},"priority":{},"attempts":[]'
+    retry, limit = '{"attempts":{},"backoff":[1]}', '{"maxConcurrent":"x"}'
     return {
         "id without data": job("gone"),
         "data of another type": of_another_type,
@@ -49,13 +59,9 @@ def _bridge(root: str) -> dict[str, Write]:
         "JSON null": job("b", "null"),
         "a list": job("c", "[1]"),
         "no type": job("d", '{"payload":{"label":"d"}}'),
-        "null everywhere": job(
-            "e", '{"type":"main","payload":null,"target":null,"retry":null,"rateLimit":null,"dependsOn":null}'
-        ),
-        "numbers as texts": job(
-            "f", '{"type":"main","payload":{"label":"f"},"priority":"9","attempts":"many","createdAt":"-1e400"}'
-        ),
-        "NaN": job("g", '{"type":"main","payload":{"label":NaN},"createdAt":NaN,"priority":Infinity}'),
+        "null everywhere": main("e", '"payload":null,"target":null,"retry":null,"rateLimit":null,"dependsOn":null'),
+        "numbers as texts": main("f", '"payload":{"label":"f"},"priority":"9","attempts":"many","createdAt":"-1e400"'),
+        "NaN": main("g", '"payload":{"label":NaN},"createdAt":NaN,"priority":Infinity'),
         "stack as text": job("i", '{"type":"main","payload":{"label":"i"},"target":{"stack":""}}'),
         "id with colons": job("a:b:c", '{"type":"main","payload":{"label":"colons"}}'),
         "an id that nobody can say": job("a b\n\u20ac", '{"type":"main","payload":{"label":"x"}}'),
@@ -64,20 +70,12 @@ def _bridge(root: str) -> dict[str, Write]:
         "no UTF-8": job("m", b'{"type":"main","payload":{"label":"\xff"}}'),
         "a payload too deep": job("o", '{"type":"main","payload":' + DEEP + "}"),
         "a target too deep": job("p", '{"type":"main","target":{"stack":' + DEEP + "}}"),
-        "another type of JSON everywhere": job(
-            "q",
-            '{"type":"main","payload":7,"target":[1],"retry":"x","rateLimit":[],"dependsOn":{"a":1},"priority":{},"attempts":[]}',
-        ),
-        "members of another type": job(
-            "r",
-            '{"type":"main","target":{"server":7,"stack":7,"mode":[]},"retry":{"attempts":{},"backoff":[1]},"rateLimit":{"maxConcurrent":"x"}}',
-        ),
+        "another type of JSON everywhere": main("q", f'"payload":7,"target":[1],"retry":"x","rateLimit":[],{odd}'),
+        "members of another type": main("r", f'"target":{{"server":7,"stack":7,"mode":[]}},"retry":{retry},"rateLimit":{limit}'),
         "a type that is a number": job("s", '{"type":7,"payload":{"label":"s"}}'),
         "numbers beyond range": job("t", '{"type":"main","priority":1e400,"attempts":-1e400,"createdAt":' + "9" * 400 + "}"),
         "an id twice": lambda client: client.lpush(f"{root}waiting", "gone", "gone"),
-        "entries of cron and delayed without data": lambda client: (
-            client.zadd(f"{root}cron", {"x": 1}) and client.zadd(f"{root}delayed", {"y": 1})
-        ),
+        "entries of cron and delayed without data": without_data,
     }
 
 
@@ -116,9 +114,7 @@ def _of_json(waiting: str, root: str, texts: dict[str, str | bytes]) -> dict[str
         client.rpush(waiting, "h")
 
     return {
-        "id without a job": writes("ghost", None),
-        "nothing": writes("", None),
-        "key of another type": hash,
+        **{"id without a job": writes("ghost", None), "nothing": writes("", None), "key of another type": hash},
         **{what: writes("g", text) for what, text in texts.items()},
     }
 
@@ -182,6 +178,7 @@ def _mosquito(queue: str, *, live: bool) -> dict[str, Write]:
         client.set(f"{hashes}1:900", "no hash")
         entry(client, "1:900")
 
+    odd = '{"attempts":[],"result_ttl_ms":"x","priority":{},"backoff":7}'
     return {
         "id without a hash": lambda client: entry(client, "1:901"),
         "hash of another type": string,
@@ -195,9 +192,7 @@ def _mosquito(queue: str, *, live: bool) -> dict[str, Write]:
         "options of ours out of bounds": job("1:909", ironclaim='{"attempts":-1}'),
         "a parameter that is no UTF-8": job("1:911", label=b"\xff"),
         "options of ours too deep": job("1:912", ironclaim='{"x":' + DEEP + "}"),
-        "options of ours of another type": job(
-            "1:913", ironclaim='{"attempts":[],"result_ttl_ms":"x","priority":{},"backoff":7}'
-        ),
+        "options of ours of another type": job("1:913", ironclaim=odd),
         "options of ours that are a list": job("1:914", ironclaim="[1]"),
         "numbers beyond range": job("1:915", enqueue_time="9" * 400, retry_count="1e400"),
         "id with a space": job("with space"),

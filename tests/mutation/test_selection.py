@@ -16,20 +16,7 @@ from tests.mutation.running import HarnessFault, Outcome, Run
 from tests.mutation.selection import order
 from tests.mutation.tree import Tree
 
-SCRIPT = """#!lua
-local n = tonumber(ARGV[1])
-local m = n
-if n > 1 then
-  if n > 5 then
-    m = 5
-    m = 6
-  elseif n > 2 then m = 3 else
-    m = 2
-  end
-  m = m + 1
-end
-return m
-"""
+SCRIPT = Path(__file__).with_name("marked.lua").read_text()
 
 
 @pytest.mark.parametrize(("n", "ran"), [("1", {3, 4, 13}), ("2", {3, 4, 5, 8, 9, 11}), ("9", {3, 5, 6, 7, 11, 13})])

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from chaos.cli import parse
 from reports.command import parser as reports_parser
 from tests.ci_scripts import loaded
 from tests.given import Output, Patch, script
+from tests.golden import same
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -40,54 +42,39 @@ def test_the_makefile_knows_the_targets_and_variables_of_before() -> None:
     assert listed("OF_FORMER") - used == set()
 
 
+#: What was typed behind make; what is typed now stands in a text.
 TYPED = [
-    ("bench", {"SEED": "7", "MODEL": "bull", "ALL": "1"}, "chaos run bench --seed 7 --model bull --all"),
-    ("bench", {"ARGS": "--lease-ms 4000"}, "chaos run bench --lease-ms 4000"),
-    ("bench", {"FACE": "http", "SEED": "2"}, "chaos run http --seed 2"),
-    ("bench", {"MODEL": "dsps", "MUTANT": "cursor-moved-by-fetch"}, "chaos run channels --mutant cursor-moved-by-fetch"),
-    ("bench", {"MODEL": "all"}, "chaos campaign models"),
-    ("chaos", {"TOPOLOGY": "aof", "DURABILITY": "always"}, "chaos run bench --topology aof --durability always --minutes 1"),
-    ("chaos", {"FAULT": "net-down", "MINUTES": "3"}, "chaos run bench --fault net-down --minutes 3"),
-    ("chaos", {"TARGET": "rq", "FAULT": "none"}, "chaos run target rq --fault none"),
-    ("chaos", {"TARGET": "all", "SEED": "3"}, "chaos campaign targets --seed 3"),
-    ("chaos", {"REPLAY": "runs/a"}, "chaos replay runs/a"),
-    ("chaos", {"REPLAY": "runs/a", "SHRINK": "1"}, "chaos shrink runs/a"),
-    ("interop", {"ONLY": "mixed", "SEED": "3"}, "chaos run interop --seed 3 --scenario mixed"),
-    ("mischief", {"MODEL": "bananas"}, "chaos run mischief --model bananas"),
-    ("mutants", {"ONLY": "no-reap"}, "chaos campaign mutants --only no-reap"),
-    ("nightly", {"DATE": "2026-11-27", "MINUTES": "70"}, "chaos campaign nightly --date 2026-11-27 --minutes 70"),
-    ("upgrade", {"FROM": "v0.1.0"}, "chaos run upgrade --from v0.1.0"),
-    ("scale", {}, "chaos run scale"),
-    ("soak", {"HOURS": "8"}, "chaos run soak --hours 8"),
-    ("churn", {"JOBS": "20000"}, "chaos churn --jobs 20000"),
-    ("capacity", {"RATE": "9", "HANDLER_MS": "20", "VALIDATE": "1"}, "chaos capacity --rate 9 --handler-ms 20 --validate"),
-    ("simulate", {"MODEL": "dsps", "MINUTES": "2"}, "chaos simulate --model dsps --minutes 2"),
-    ("simulate-rules", {"SEED": "2"}, "chaos simulate rules --seed 2"),
-    ("judge", {}, "reports judge runs/latest"),
-    ("judge", {"RUN": "runs/a", "SLO": "my.toml"}, "reports judge runs/a --slo my.toml"),
-    ("runs", {}, "reports list runs"),
-    ("queues", {"RUNS": "runs/a runs/b"}, "reports targets runs/a runs/b"),
-    ("compare", {"A": "x y", "B": "z", "METRIC": "p99"}, "reports compare --a x y --b z --metric p99"),
-    ("bench-judge", {"ROWS": "1e6 3e6"}, "reports.bench judge --rows 1e6 3e6"),
-    ("bench-engine", {"QUICK": "1", "ONLY": "drain claim"}, "bench engine --quick --only drain --only claim"),
-    ("bench-guard", {"BASE": "HEAD~3"}, "bench guard --base 'HEAD~3'"),
-    ("peers", {"DRILLS": "runs/a runs/b"}, "bench peers --drills runs/a runs/b"),
-    ("mutate", {"TIER": "", "FILES": "http lua"}, "tests.mutation --file http --file lua --tier ''"),
-    ("sizes", {"BASE": "HEAD"}, ".venv/bin/python .ci/sizes --base HEAD"),
-    ("distclean", {}, "make clean ALL=1"),
+    *("bench SEED=7 MODEL=bull ALL=1", "bench ARGS='--lease-ms 4000'", "bench FACE=http SEED=2", "bench MODEL=all"),
+    *("bench MODEL=dsps MUTANT=cursor-moved-by-fetch", "chaos TOPOLOGY=aof DURABILITY=always", "chaos FAULT=net-down MINUTES=3"),
+    *("chaos TARGET=rq FAULT=none", "chaos TARGET=all SEED=3", "chaos REPLAY=runs/a", "chaos REPLAY=runs/a SHRINK=1"),
+    *("interop ONLY=mixed SEED=3", "mischief MODEL=bananas", "mutants ONLY=no-reap", "nightly DATE=2026-11-27 MINUTES=70"),
+    *("upgrade FROM=v0.1.0", "scale", "soak HOURS=8", "churn JOBS=20000", "capacity RATE=9 HANDLER_MS=20 VALIDATE=1"),
+    *("simulate MODEL=dsps MINUTES=2", "simulate-rules SEED=2", "judge", "judge RUN=runs/a SLO=my.toml", "runs"),
+    *("queues RUNS='runs/a runs/b'", "compare A='x y' B=z METRIC=p99", "bench-judge ROWS='1e6 3e6'"),
+    *("bench-engine QUICK=1 ONLY='drain claim'", "bench-guard BASE=HEAD~3", "peers DRILLS='runs/a runs/b'"),
+    *("mutate TIER= FILES='http lua'", "sizes BASE=HEAD", "distclean"),
 ]
 
 
-@pytest.mark.parametrize(("target", "given", "now"), TYPED)
-def test_what_was_typed_before_is_what_is_typed_now(target: str, given: dict[str, str], now: str) -> None:
-    assert typed(target, **given) == now
-    words = now.split()
-    if words[0] == "chaos":
-        assert parse(words[1:]).command.split()[0] == words[1]
-    elif words[0] == "reports":
-        assert reports_parser().parse_args(words[1:]).command == words[1]
-    elif words[0] == "bench":
-        assert words[1] in BENCHMARKS
+def split(words: str) -> tuple[str, dict[str, str]]:
+    """A target and the variables that it is given."""
+    target, *given = shlex.split(words)
+    return target, dict(one.split("=", 1) for one in given)
+
+
+def test_what_was_typed_before_is_what_is_typed_now() -> None:
+    told = ""
+    for former in TYPED:
+        target, given = split(former)
+        told += f"make {former}: {(now := typed(target, **given))}\n"
+        words = now.split()
+        if words[0] == "chaos":
+            assert parse(words[1:]).command.split()[0] == words[1]
+        elif words[0] == "reports":
+            assert reports_parser().parse_args(words[1:]).command == words[1]
+        elif words[0] == "bench":
+            assert words[1] in BENCHMARKS
+    same("project/former_targets.txt", told)
 
 
 def test_a_variable_that_the_target_does_not_have_is_refused() -> None:
@@ -129,48 +116,32 @@ def made(tree: Path, *words: str) -> str:
     return done.stderr
 
 
-BENCH = "python -m chaos run bench:"
+#: What is refused; the line that says why stands in a text. And what runs, or cannot be read.
 WRONG = [
-    ("bench", {"SEED": "x"}, f"{BENCH} seed is 'x': it must be a whole number from 0 to 9007199254740991\n"),
-    ("bench", {"MODEL": "bul"}, "python -m chaos run bench: model is 'bul': it must be one of lanes, "),
-    ("bench", {"ARGS": "--lease-ms 5"}, f"{BENCH} lease-ms is 5: it must be a whole number from 1000 to 60000\n"),
-    ("bench", {"ARGS": "--sed 5"}, "python -m chaos run bench: unrecognized arguments: --sed 5"),
-    ("bench", {"TARGET": "rq"}, "make: TARGET=rq: bench has no such variable; it has SEED, "),
-    ("bench", {"MUTANT": "no-rep"}, "chaos: mutant 'no-rep' does not exist; choose from "),
-    ("bench", {"MUTANT": "no-reap", "MODEL": "bull"}, "chaos: mutants are of the model lanes, not of bull\n"),
-    ("bench", {"FAULT": "net-dwn"}, "chaos: fault 'net-dwn' does not exist; choose from "),
-    ("bench", {"FACE": "http", "FAULT": "slot-move"}, "chaos: fault 'slot-move' does not exist; choose from "),
-    ("bench", {"TOPOLOGY": "aof", "DURABILITY": "replica"}, "chaos: durability 'replica': the topology aof has "),
-    ("bench", {"MODEL": "dsps", "MUTANT": "no-reap"}, "chaos: mutant 'no-reap' does not exist; choose from "),
-    ("soak", {"HOURS": "99"}, "python -m chaos run soak: hours is 99: it must be a number from 0.05 to 24\n"),
-    ("chaos", {"ARGS": "run bnch"}, "python -m chaos: run is 'bnch': it must be one of bench, "),
-    ("chaos", {"ARGS": "run bench --rate '9"}, "make: chaos run bench --rate '9: No closing quotation\n"),
-    ("measure", {"ARGS": "engin"}, "python -m bench: name is 'engin': it must be one of engine, "),
-    ("bench", {"BUSY": "65"}, "make: BUSY is 65: it must be a whole number from 0 to 64\n"),
+    *("bench SEED=x", "bench MODEL=bul", "bench ARGS='--lease-ms 5'", "bench ARGS='--sed 5'", "bench TARGET=rq"),
+    *("bench MUTANT=no-rep", "bench MUTANT=no-reap MODEL=bull", "bench FAULT=net-dwn", "bench FACE=http FAULT=slot-move"),
+    *("bench BUSY=65", "soak HOURS=99", "bench TOPOLOGY=aof DURABILITY=replica", "bench MODEL=dsps MUTANT=no-reap"),
+    *("chaos ARGS='run bnch'", "measure ARGS=engin", """chaos ARGS="run bench --rate '9\""""),
 ]
-GOOD = [
-    *(("bench", {"SEED": "7"}), ("chaos", {"ARGS": "--help"}), ("chaos", {"ARGS": "simulate > told"})),
-    *(("report", {"ARGS": "judge"}), ("sizes", {}), ("format", {})),
-]
+GOOD = ["bench SEED=7", "chaos ARGS=--help", "chaos ARGS='simulate > told'", "report ARGS=judge", "sizes", "format"]
 
 
-def read(monkeypatch: Patch, target: str, given: dict[str, str]) -> int:
-    """The exit code, as in a process that make starts."""
+def read(words: str, monkeypatch: Patch, capsys: Output) -> tuple[int, str, str]:
+    """The exit code, as in a process that make starts, and what is printed."""
+    target, given = split(words)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", [str(ROOT / ".ci/former_targets")])
-    return FORMER.read([target], list(given), given)
+    return (FORMER.read([target], list(given), given), *capsys.readouterr())
 
 
-@pytest.mark.parametrize(("target", "given", "said"), WRONG)
-def test_a_wrong_option_is_refused(target: str, given: dict[str, str], said: str, monkeypatch: Patch, capsys: Output) -> None:
-    assert read(monkeypatch, target, given) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.startswith(said)
+def test_a_wrong_option_is_refused(monkeypatch: Patch, capsys: Output) -> None:
+    found = {words: read(words, monkeypatch, capsys) for words in WRONG}
+    assert all((code, out, err.count("\n")) == (2, "", 1) for code, out, err in found.values())
+    same("project/refused_targets.txt", "".join(f"make {words}: {err}" for words, (*_, err) in found.items()))
 
 
-@pytest.mark.parametrize(("target", "given"), GOOD)
-def test_what_runs_or_cannot_be_read_is_no_error(target: str, given: dict[str, str], monkeypatch: Patch, capsys: Output) -> None:
-    assert (read(monkeypatch, target, given), *capsys.readouterr()) == (0, "", "")
+def test_what_runs_or_cannot_be_read_is_no_error(monkeypatch: Patch, capsys: Output) -> None:
+    assert {words: read(words, monkeypatch, capsys) for words in GOOD} == dict.fromkeys(GOOD, (0, "", ""))
 
 
 BEFORE = [

@@ -168,11 +168,14 @@ class Story:
         times = {"first_send_ns": ns(at), "done_ns": ns(at + 0.001)}
         self.row("harness", "operation", at + 0.001, f="result", type="ok", op=f"read-{self._numbers}", **times, items=[item])
 
-    def end(self, f: str, *tokens: Token, at: float, result: str = "ok", reply: str | None = "ok", **more: Any) -> None:
-        """One call that ends leases. `outcome`: another one than it usually has."""
+    def end(
+        self, f: str, *tokens: Token, at: float, result: str = "ok", reply: str | None = "ok", left: str = "", **more: Any
+    ) -> None:
+        """One call that ends leases. `outcome`: another one than it usually has; `left`: the state of its jobs at the end."""
         outcome = more.pop("outcome", "") or OUTCOMES[f]
         items = [token.item(result=result, outcome=outcome, **more) for token in tokens]
         self.operation(tokens[0].worker, f, at, items, reply=reply)
+        self.at_end[left] += [(token.job, srv_ms(at)) for token in tokens]
 
     def finish(self, token: Token, at: float, *, effect: float, start: float = 0.0, took: float = 0.0, **more: Any) -> None:
         """A handler that has its effect and returns, and its finish; `more` is what that says."""
@@ -184,10 +187,11 @@ class Story:
     def extend(self, token: Token, at: float, *, result: str = "ok", reply: str | None = "ok") -> None:
         self.operation(token.worker, "extend", at, [token.item(result=result)], reply=reply, lease_ms=LEASE_MS)
 
-    def reap(self, worker: str, token: Token, at: float, *, crashes: int = 1, result: str = "reaped", lost: bool = False) -> None:
-        """A sweep has taken the lease; `lost`: because the connection of its worker was gone."""
-        more: dict[str, Any] = {"incarnation": incarnation(token.worker)} if lost else {}
-        self.operation(worker, "reap", at, [token.item(result=result, crashes=crashes)], **more)
+    def reap(self, worker: str, token: Token, at: float, *, lost: bool = False, left: str = "", **more: Any) -> None:
+        """A sweep has taken the lease; `lost`: as the connection of its worker was gone, `left`: the job's state at the end."""
+        item = token.item(**{"result": "reaped", "crashes": 1, **more})
+        self.operation(worker, "reap", at, [item], **({"incarnation": incarnation(token.worker)} if lost else {}))
+        self.at_end[left].append((token.job, srv_ms(at)))
 
     def run(self, worker: str, job: str, at: float, *, enqueued: float | None = None, **more: Any) -> Token:
         """Claim, handle and finish a job, all well; `enqueued`: where it comes in before."""

@@ -21,7 +21,7 @@ from pyarrow import parquet
 from reports.bench import command, cost
 from reports.bench.command import Measured, Order, bench, slope
 from reports.bench.cost import Cost
-from reports.bench.grow import SKEW, Grown, turns
+from reports.bench.grow import Grown
 from reports.bench.planted import COLUMNS, Compared, findings, later, plant, unseen
 from reports.corrupt.history import History
 from reports.errors import JudgeError
@@ -84,16 +84,6 @@ def test_the_exponent_is_the_slope_of_the_logarithms() -> None:
     assert slope([measured(1_000, 5.0), measured(4_000, 20.0), measured(16_000, 80.0)]) == 1.0
     assert slope([measured(1_000, 5.0), measured(4_000, 80.0)]) == 2.0
     assert slope([measured(1_000, 5.0)]) is None
-
-
-@pytest.mark.parametrize(
-    ("rows", "sizes", "seconds"),
-    [(0, (5,), []), (11, (5,), []), (10, (5,), []), (2 * SKEW, (1, 1), [SKEW - 1, 2 * SKEW - 1]), (SKEW + 8, (1, 9), [SKEW - 1])],
-)
-def test_of_two_templates_each_so_many_th_copy_is_of_the_second(rows: int, sizes: tuple[int, ...], seconds: list[int]) -> None:
-    found = turns(rows, sizes)
-    assert [at for at, template in enumerate(found) if template] == seconds
-    assert sum(sizes[template] for template in found) >= rows > sum(sizes[template] for template in found[:-1]) or not found
 
 
 def test_ticks_are_later_in_a_grown_history() -> None:

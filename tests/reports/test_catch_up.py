@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import pytest
-
 from reports import catch_up, file_facts
 from reports.facts import MS, SLOT_NS, Drop, Process, Run, Stage
 
@@ -28,25 +26,6 @@ def run_of(
 def ends_ms(run: Run) -> list[int]:
     assert catch_up.spans(run)[0][0] == INJECT * MS
     return [end_ns // MS for _, end_ns in catch_up.spans(run)]
-
-
-CAUGHT_UP = [
-    pytest.param(run_of([]), 15_000, id="nothing was late"),
-    pytest.param(run_of([11_000, 13_500]), 15_000, id="late in the fault"),
-    pytest.param(run_of([14_000, 14_250]), 15_000, id="late in the first second"),
-    pytest.param(run_of([14_500, 15_000, 15_750]), 16_000, id="late without a calm second"),
-    pytest.param(run_of([14_500, 16_000]), 15_000, id="late again after a calm second"),
-    pytest.param(run_of([16_000]), 15_000, id="late only after a calm second"),
-    pytest.param(run_of(range(14_000, 60_000, 250)), 18_000, id="late for ever"),
-    pytest.param(run_of(range(14_000, 60_000, 250), lag_ms=100), 15_000, id="within the bound of any time"),
-    pytest.param(run_of([14_500], drops_ms=[15_250, 16_100]), 16_250, id="not sent at all"),
-    pytest.param(run_of(range(14_000, 17_000, 250), role="worker"), 15_000, id="rows of one who makes no load"),
-]
-
-
-@pytest.mark.parametrize(("run", "end_ms"), CAUGHT_UP)
-def test_the_load_has_caught_up_when_nothing_is_late_for_a_second(run: Run, end_ms: int) -> None:
-    assert ends_ms(run) == [end_ms]
 
 
 def test_what_is_late_in_the_next_fault_is_due_to_that_one() -> None:

@@ -180,9 +180,7 @@ def test_a_run_that_is_not_valid_is_refused_by_its_name(tmp_path: Path, capsys: 
 
 
 BROKEN = [
-    ("{", "cannot be read"),
-    ("[]", "has no usable measures"),
-    ('{"verdict": "valid", "spec": {}, "measures": {}}', "usable"),
+    *(("{", "cannot be read"), ("[]", "has no usable measures"), ('{"verdict": "valid", "spec": {}, "measures": {}}', "usable")),
     ('{"verdict": "valid", "spec": 7, "measures": {"percentiles": [], "rates": {}, "recovery": []}}', "usable"),
 ]
 

@@ -6,26 +6,47 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reports import causes, evidence, facts, measure, models_table, samples, seed, slo, slo_file, statistics, table, verdict
+from reports import (
+    causes,
+    collect,
+    evidence,
+    facts,
+    measure,
+    models_table,
+    samples,
+    seed,
+    slo,
+    slo_file,
+    statistics,
+    table,
+    verdict,
+)
 from reports.bench import __main__ as bench
 from reports.bench import cost
+from reports.bench.grow import SKEW, turns
 from reports.capacity import measurement, plan, question
 from reports.capacity.basis import Basis
 from reports.capacity.words import duration
 from reports.checks import CHECKS
+from reports.checks import h3_recorder_sound as h3
 from reports.compare import decide, metrics, words
-from reports.facts import Stage, Usage
-from reports.folder import is_calibration
+from reports.facts import MS, SLOT_NS, ClockLook, Process, Run, Stage, Usage
+from reports.file_facts import FileFacts
+from reports.folder import is_calibration, spec_faults
 from reports.interrupts import Interrupts
 from reports.listing.command import p99_ms
 from reports.page import facts as facts_page
 from reports.page import words as page_words
 from reports.page.channels import words as channel_words
 from reports.session import setting
+from reports.simulation.queueing import simulate
+from reports.simulation.system import Load, Loss, System, constant
 from reports.targets import facts as target_facts
 from reports.targets import judge as target_judge
-from tests.golden import Told, outcome, tells
-from tests.reports.targets.story import AT_MOST, good
+from reports.targets.promise import promise_faults
+from tests.golden import Told, answers, outcome, tells
+from tests.reports import story, test_catch_up, test_loss, test_page_parts
+from tests.reports.targets.story import AT_LEAST, AT_MOST, good
 from tests.reports.targets.story import spec as spec_of
 from tests.reports.test_doubts import stages
 
@@ -94,11 +115,136 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
 )
 
 
+LATE, LOSS = tuple(range(14_000, 60_000, 250)), test_loss.LOSS
+FINDING: dict[str, Any] = {"name": "a", "text": "b", "checks": ["J3"]}
+#: What a spec declares, loosely.
+LOOSE: list[dict[str, Any]] = [
+    *({"loss": [{**LOSS, **more}]} for more in ({"before_ms": -1}, {"after_ms": 60_000}, {"until": "healed"}, {"since": "heal"})),
+    *({"findings": [{**FINDING, **more}]} for more in ({"checks": ["H0"]}, {"checks": "J3"}, {"procs": [""]})),
+    *({"loss": "all"}, {"loss": [{**LOSS, "fault": ""}]}, {"findings": "all"}, {"findings": [{"name": "a", "text": "b"}]}),
+    {"findings": [{"checks": ["J3"], "text": "b"}]},
+]
+BENCH: list[dict[str, Any]] = [
+    *({"scenario": "bench", "model": "lanes", **more} for more in ({}, {"mutant": "no-reap"}, {"face": "http"})),
+    *({"scenario": "bench", "model": "bull", **more} for more in ({"face": "direct"}, {"pace": {"calm_ms": 1}})),
+    *({"scenario": "compare", "model": "bull", **more} for more in ({}, {"pace": {"calm_ms": 1}})),
+    {"scenario": "soak", "model": "lanes"},
+]
+DIRECT, PROXIED = test_page_parts.DIRECT_KILL, test_page_parts.PROXIED_KILL
+ENDED = (
+    *("valid", "valid met met", "valid met unknown", "valid missed unknown met", "violated missed", "unknown missed"),
+    "unknown met",
+)
+
+
+def caught_up_ms(late_ms: Sequence[int], **more: Any) -> list[int]:
+    """When the load had caught up: nothing was late for a second."""
+    return test_catch_up.ends_ms(test_catch_up.run_of(late_ms, **more))
+
+
+def loose(declared: dict[str, Any]) -> list[str]:
+    return spec_faults({**story.SPEC, **declared})
+
+
+def promised(change: dict[str, Any]) -> list[str]:
+    return promise_faults({**spec_of(AT_LEAST), **change})
+
+
+def run_again(spec: dict[str, Any]) -> str:
+    return facts_page.again(Path("x"), {"id": "x", "seed": 7, **spec})
+
+
+def exit_code(words: str) -> int:
+    """Of a verdict, and of what came of its objectives."""
+    decided, *results = words.split()
+    return verdict.exit_code({"verdict": decided, "slo": [{"result": result} for result in results]})
+
+
+def simulated(load: dict[str, Any], system: dict[str, Any]) -> object:
+    return simulate(Load(**{"rate": 1, "seconds": 1, **load}), System(service=constant(1), **system))
+
+
+def second_copies(rows: int, sizes: tuple[int, ...]) -> list[int]:
+    """Which copies are of the second template; none is too much, and none lacks."""
+    found = turns(rows, sizes)
+    assert sum(sizes[template] for template in found) >= rows > sum(sizes[template] for template in found[:-1]) or not found
+    return [at for at, template in enumerate(found) if template]
+
+
+MORE_CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
+    (verdict.merge, (["valid", "valid"], ["valid", "unknown"], ["unknown", "violated", "valid"], [])),
+    *((run_again, BENCH), (loose, LOOSE), (exit_code, ENDED)),
+    (page_words.by_way, ([DIRECT], [PROXIED], [{**DIRECT, "recovery_ms": None}, PROXIED], [{**DIRECT, "jobs": 0}, PROXIED])),
+    (collect.slots_back, ({}, {0: (3, 5), 1: (5, 5), 2: (6, 6)}, {0: (5, 5), 1: (6, 6), 2: (4, 4), 3: (7, 7)})),
+    (collect.slots_back, ({0: (9, 9), 1: (8, 8), 2: (7, 7)},)),
+    (promised, [{"promise": {**AT_LEAST, **more}} for more in ({"delivery": "often"}, {"recovery_bound_ms": 0}, {"source": ""})]),
+    (promised, ({"promise": None}, {"slack_ms": -1}, {})),
+    (simulated, [({"rate": 0}, {}), ({"rate": 1e6, "seconds": 60}, {}), ({"warm_up_s": 2}, {}), ({"failure_share": 2}, {})]),
+    (simulated, [({"priorities": (0.5,)}, {}), ({"arrivals": "odd"}, {}), ({}, {"workers": 0})]),
+    (simulated, [({}, {"losses": [Loss(at_s=0, worker=3, away_s=1)]})]),
+    (second_copies, [(0, (5,)), (11, (5,)), (10, (5,)), (2 * SKEW, (1, 1)), (SKEW + 8, (1, 9))]),
+)
+
+
+def recorded() -> Told:
+    """How long the load was behind after a fault, what of a recorder is in doubt, and which machine was too slow."""
+    for late_ms in ([], [11_000, 13_500], [14_000, 14_250], [14_500, 15_000, 15_750], [14_500, 16_000], [16_000]):
+        yield f"late at {late_ms}", caught_up_ms(late_ms)
+    yield "late for ever", (caught_up_ms(LATE), caught_up_ms(LATE, lag_ms=100))
+    yield "not sent at all", caught_up_ms([14_500], drops_ms=[15_250, 16_100])
+    yield "one who makes no load", caught_up_ms(LATE[:12], role="worker")
+    easy = dict.fromkeys(range(50), 0.1)
+    for seconds in (range(12, 17), range(12, 16), (*range(5, 10), *range(20, 26)), ()):
+        yield f"busy in {[*seconds]}", h3.doubts(busy_run(easy | dict.fromkeys(seconds, 0.9 if 12 in seconds else 1.0)))
+    yield "sampled in the fault only", [h3.doubts(busy_run({21: share})) for share in (0.1, 0.9)]
+    who = (("producer-1", "producer"), ("consumer-1", "worker"), ("worker-1", "worker"))
+    yield "not sampled", [h3.doubts(busy_run({}, *one)) for one in who]
+    for slots, frozen in ((1, ""), (2, ""), (40, "worker-1"), (42, "worker-1")):
+        both = stages("1-worker-freeze", frozen, 1, 11, names=("inject", "heal"))
+        files = {"worker-1.jsonl": FileFacts("worker-1.jsonl", slots_back=slots)}
+        process = Process("worker-1", "worker", "worker-1.jsonl")
+        yield f"{slots} slots back, {frozen} frozen for 10 s", h3.doubts(Run({}, files, processes=(process,), stages=tuple(both)))
+    shares = ((0.1, 0.6, 0, 0), (0.1, 0.45, 0, 0), (0.1, 0.6, -1, 0), (0.1, 0.6, 0, 3), (0.19, 0.62, 0, 0), (0.19, 0.58, 0, 0))
+    for ran, waited, more, load_since_s in shares:
+        # They get a quarter of a core, and want half of one. One that waits little does not clear a machine on which others wait.
+        usages = {"server": (ran, waited), "worker-1": (0.01, 0.0)}
+        seconds = [(at * 10**9, (at + 1) * 10**9) for at in range(h3.CPU_SAMPLES + more)]
+        cpu = {name: tuple(Usage(*second, *usage) for second in seconds) for name, usage in usages.items()}
+        file = FileFacts("producer-1", enqueue_first_ns=load_since_s * 10**9)
+        yield f"starved {ran} {waited} {more} {load_since_s}", h3.starved(Run({}, {"producer-1": file}, cpu=cpu))
+    for more_ms, target in ((-1, "worker-1"), (0, "worker-1"), (0, "servers"), (5_000, "servers")):
+        # Once it is healed, a server is asked again soon.
+        looks = tuple(ClockLook(at_ns, None) for at_ns in (7 * 10**9, 7 * 10**9 + (h3.LOOKS_APART_MS + more_ms) * MS))
+        fault = tuple(stages("1-fault", target, 5, 9, names=("inject", "heal")))
+        yield f"looks apart {more_ms:+} {target}", h3.stood_still(Run({}, {}, stages=fault, clocks=looks))
+    late_s = ((40.0, 40.3, 41.0)[: h3.LATE_SLOTS], (40.0, 40.3), (40.0, 60.0, 40.0 + h3.LATE_NS / 1e9), (40.0, 40.3, 5.5))
+    for some_s in late_s:
+        # A fault was in force from 5 s to 9 s.
+        fault = tuple(stages("1-fault", "worker-1", 5, 9, names=("inject", "heal")))
+        file = FileFacts("producer-1", lags=frozenset((round(at * 10**9) // SLOT_NS, 1_000) for at in some_s))
+        late = Run({}, {"producer-1": file}, (Process("producer-1", "producer", "producer-1"),), fault)
+        yield f"late at {some_s}", (h3.lagged(late), h3.slow(late))
+
+
+def busy_run(shares: dict[int, float], name: str = "producer-1", role: str = "producer") -> Run:
+    """Load from 10 to 40 s, a fault from 20 to 25 s, and the process's share of a core in each second of `shares`."""
+    return Run(
+        spec={},
+        files={"p.jsonl": FileFacts("p.jsonl", enqueue_first_ns=10 * 10**9, enqueue_last_ns=40 * 10**9)},
+        processes=(Process(name, role, "p.jsonl"),),
+        stages=tuple(stages("1-net-down", name, 20, 25, names=("inject", "heal"))),
+        cpu={name: tuple(Usage(at * 10**9, (at + 1) * 10**9, share) for at, share in shares.items())},
+    )
+
+
 def calls() -> Told:
     """Each of these calls."""
-    for call, given in CALLS:
-        for one in given:
-            yield f"{call.__name__} {one!r}", outcome(call, *(one if isinstance(one, tuple) else (one,)))
+    yield from answers(CALLS)
+
+
+def more_calls() -> Told:
+    """And of these, whose arguments are told in words."""
+    yield from answers(MORE_CALLS)
 
 
 def interrupted() -> Told:
@@ -233,4 +379,5 @@ def test_what_processes_have_used_is_told_of_each_span(tmp_path: Path) -> None:
 
 
 def test_small_functions_say_what_they_said() -> None:
-    tells("reports/edges.txt", calls, interrupted, differences, comparisons, capacity, verdicts, pages, targets)
+    parts = (calls, more_calls, recorded, interrupted, differences, comparisons, capacity, verdicts, pages, targets)
+    tells("reports/edges.txt", *parts)

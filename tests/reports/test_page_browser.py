@@ -10,87 +10,11 @@ from tests.engine.helpers.waiting import wait_until
 from tests.reports.browser import Browser
 from tests.reports.page_runs import hostile_page
 
-#: For each figure of the page: its anchor, and how many cells of its table have something to read.
-FIGURES = """
-return Array.from(document.querySelectorAll('figure'), figure => {
-  const section = figure.closest('section');
-  const cells = Array.from(section.querySelectorAll('details tbody td'));
-  return [section.id, cells.filter(cell => cell.textContent.trim() && cell.textContent.trim() !== '\\u2013').length];
-});
-"""
-
-#: What a reader that cannot see would miss: figures without words, tables without heads or caption, regions without a name.
-UNSAID = """
-const found = [];
-for (const svg of document.querySelectorAll('figure svg'))
-  if (svg.getAttribute('role') !== 'img' || (svg.getAttribute('aria-label') || '').length < 20) found.push('svg');
-for (const table of document.querySelectorAll('table'))
-  if (!table.caption || !table.querySelector('thead th[scope=col]') || !table.querySelector('tbody th[scope=row]'))
-    found.push('table');
-for (const region of document.querySelectorAll('[role=region]'))
-  if (!region.getAttribute('aria-label')) found.push('region');
-if (!document.documentElement.lang || !document.title) found.push('page');
-return found;
-"""
-
-#: Ids that two elements share: then clips and hatches of one figure would be those of another.
-SHARED_IDS = """
-const ids = Array.from(document.querySelectorAll('[id]'), element => element.id);
-return ids.filter((id, place) => ids.indexOf(id) !== place);
-"""
-
-#: Elements that stick out of the window, apart from what scrolls by itself.
-STICKING_OUT = """
-return Array.from(document.querySelectorAll('body *'))
-  .filter(element => !element.closest('.scroll, pre, svg, details') && element.getBoundingClientRect().right > innerWidth + 1)
-  .map(element => element.tagName + ' ' + element.className);
-"""
-
-#: What is cut off at an edge of its region without a sign that it scrolls, and whether anything is cut off at all.
-CUT_OFF = """
-const cut = Array.from(document.querySelectorAll('.scroll')).filter(region => region.scrollWidth > region.clientWidth);
-const bare = cut.filter(region => getComputedStyle(region).backgroundImage === 'none');
-return [cut.length > 0, bare.map(region => region.getAttribute('aria-label'))];
-"""
-
-#: Regions of which it is said that they scroll and do not, or that scroll and of which it is not said.
-SAID_TO_SCROLL = """
-return Array.from(document.querySelectorAll('.scroll')).filter(region => region.clientWidth > 0).filter(region => {
-  const scrolls = region.scrollWidth > region.clientWidth;
-  return scrolls !== (parseFloat(getComputedStyle(region, '::before').maxHeight) > 0);
-}).map(region => region.getAttribute('aria-label') || region.innerHTML.slice(0, 80));
-"""
-
-#: Cells whose text is wider than they are, or breaks inside of a word.
-BROKEN_WORDS = """
-return Array.from(document.querySelectorAll('th, dt, .badge, .tiles dd')).filter(cell => cell.clientWidth > 0).filter(cell => {
-  const range = document.createRange();
-  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    for (const word of walker.currentNode.data.matchAll(/[a-z]+/gi)) {
-      range.setStart(walker.currentNode, word.index);
-      range.setEnd(walker.currentNode, word.index + word[0].length);
-      if (range.getClientRects().length > 1) return true;
-    }
-  }
-  return false;
-}).map(cell => cell.textContent);
-"""
-
-#: The contrast between the colour of an element's text and the ground of the page.
-CONTRAST = """
-const light = colour => {
-  const parts = colour.match(/[\\d.]+/g).slice(0, 3).map(part => part / 255);
-  const [r, g, b] = parts.map(part => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const ground = light(getComputedStyle(document.body).backgroundColor);
-const words = 'h1, h2, h3, p, td, th, dt, dd, a, summary, caption, li, span:not(.sign)';
-return Array.from(document.querySelectorAll(words), element => {
-  const text = light(getComputedStyle(element).color);
-  return (Math.max(text, ground) + 0.05) / (Math.min(text, ground) + 0.05);
-}).reduce((least, one) => Math.min(least, one), 100);
-"""
+#: What the browser is asked of a page.
+SCRIPTS = {path.stem.upper(): path.read_text("utf-8") for path in Path(__file__).with_name("scripts").glob("*.js")}
+FIGURES, UNSAID, SHARED_IDS, STICKING_OUT = (SCRIPTS[name] for name in ("FIGURES", "UNSAID", "SHARED_IDS", "STICKING_OUT"))
+CUT_OFF, SAID_TO_SCROLL, BROKEN_WORDS = (SCRIPTS[name] for name in ("CUT_OFF", "SAID_TO_SCROLL", "BROKEN_WORDS"))
+CONTRAST = SCRIPTS["CONTRAST"]
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Parts of the page that need no Spark: the axis, fault bands, tables, colours, words."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,9 +15,10 @@ from reports.facts import MS, Phase, Run, Stage
 from reports.page import chapter, html, ink, timeline, words
 from reports.page.document import document
 from reports.page.draw_lanes import Lease, gone, in_hand_at, mark
-from reports.page.facts import again, checks, tiles
+from reports.page.facts import checks, tiles
 from reports.page.timeline import BUCKETS_MAX, Window, axis, windows
 from reports.verdict import NO_MEASURES, undecided
+from tests.golden import Told, same, tells
 
 S = 1_000 * MS
 
@@ -99,18 +101,6 @@ def test_colours_of_a_figure_follow_the_scheme_of_the_page() -> None:
     assert 'id="here-' in text and "<!--" not in text and "<metadata" not in text
 
 
-def test_cells_of_a_table_are_text() -> None:
-    made = html.table("a & b", ("<i>", "n"), [("<b>", 1_234), ("x", None), ("\u202e\0", 1.5), ("y" * 5_000, True)], words=())
-    assert "<caption>a &amp; b</caption>" in made and "&lt;i&gt;" in made and "&lt;b&gt;" in made and "1,234" in made
-    assert "&ndash;" in made and "\\u202e\\x00" in made and "1.500" in made and "yes" in made and len(made) < 4_000
-
-
-def test_what_is_not_known_is_said() -> None:
-    told = words.story({"measures": {**NO_MEASURES, "enqueued": 10, "lost": None, "doubled": 2, "dropped": 3}})
-    assert told[0] == "Of 10 jobs, it cannot be told how many were lost and 2 were finished twice."
-    assert "3 could not be sent in time and were not sent at all." in told and "No fault was injected." in told
-
-
 def test_the_start_of_the_judge_is_not_slowed() -> None:
     """matplotlib is loaded when a page with figures is drawn, not before; nor is it for a run that cannot be looked at."""
     program = (
@@ -125,23 +115,6 @@ def test_the_start_of_the_judge_is_not_slowed() -> None:
     assert done.stdout.split() == ["False", "False"], done.stderr
 
 
-COMMANDS = [
-    ({"scenario": "bench", "model": "lanes"}, "chaos run bench --seed 7</pre>"),
-    ({"scenario": "bench", "model": "lanes", "mutant": "no-reap"}, "chaos run bench --seed 7 --mutant no-reap</pre>"),
-    ({"scenario": "bench", "model": "bull", "face": "direct"}, "chaos run bench --seed 7 --model bull</pre>"),
-    ({"scenario": "bench", "model": "lanes", "face": "http"}, "chaos run http --seed 7</pre>"),
-    ({"scenario": "bench", "model": "bull", "pace": {"calm_ms": 1}}, "chaos replay runs/x</pre>"),
-    ({"scenario": "compare", "model": "bull", "pace": {"calm_ms": 1}}, "chaos campaign models --seed 7</pre>"),
-    ({"scenario": "compare", "model": "bull"}, "chaos campaign models --seed 7</pre>"),
-    ({"scenario": "soak", "model": "lanes"}, "reports judge runs/x</pre>"),
-]
-
-
-@pytest.mark.parametrize(("spec", "line"), COMMANDS)
-def test_the_page_says_how_to_run_it_again(spec: dict[str, Any], line: str) -> None:
-    assert again(Path("x"), {"id": "x", "seed": 7, **spec}).endswith(line)
-
-
 LOSS = {"fault": "primary-kill", "text": "what no replica had", "avoided_by": "replica"}
 FOUND = {
     **{"name": "loss by primary-kill", "text": "what no replica had", "checks": ["J1", "J4"], "rows": 3},
@@ -154,35 +127,7 @@ LOSSY: dict[str, Any] = {
 }
 
 
-def test_declared_loss_is_told_at_the_top_with_its_reason_and_what_avoids_it(tmp_path: Path) -> None:
-    page = document(tmp_path, LOSSY, ())
-    head = page[: page.index("</header>")]
-    assert '<header class="lossy">' in head and "Valid, with declared loss</h1>" in head
-    assert "<title>valid, with declared loss: 20260101-000000-bench-seed1 (topology sentinel, durability server)</title>" in page
-    told = head[head.index('class="notice"') : head.index("Every check ran")]
-    for part in (
-        "Of the jobs, one was lost for good.",
-        "Lost by primary-kill: what no replica had. It explains 3 contradictions of the checks, such as: J4 b is lost.",
-        "an answer means that the primary has the write, and a replica may not have it yet",
-        "DURABILITY=replica avoids what primary-kill lost: an answer means that a replica has the write, too.",
-    ):
-        assert part in told
-    assert words.headline(LOSSY) == words.LOSSY
-
-
-def test_loss_that_no_durability_avoids_says_so() -> None:
-    certain = {**LOSSY, "spec": {**LOSSY["spec"], "loss": [{**LOSS, "avoided_by": ""}]}}
-    assert words.losses(certain)[-1] == "No durability of this topology avoids what primary-kill lost."
-    unsaid = {**LOSSY, "spec": {**LOSSY["spec"], "loss": [{"fault": "primary-kill", "text": "x"}]}}
-    assert words.losses(unsaid)[-1].startswith("This is what the servers of the run promise")
-
-
-def test_what_was_declared_and_not_seen_changes_nothing(tmp_path: Path) -> None:
-    unseen = {**LOSSY, "findings": [{**LOSSY["findings"][0], "rows": 0}]}
-    assert (words.losses(unseen), words.title(unseen)) == ([], "valid")
-    assert '<header class="valid">' in document(tmp_path, unseen, ())
-
-
+UNSEEN = {**LOSSY, "findings": [{**FOUND, "rows": 0}]}
 DEFECT = "a finish is accepted whatever its token"
 PLANTED = {"name": "finish-without-token", "defect": DEFECT, "check": "J3", "verdict": "violated"}
 
@@ -199,63 +144,38 @@ def check_line(id: str, name: str, verdict: str, **counts: int) -> dict[str, Any
     return {"id": id, "name": name, "verdict": verdict, **numbers, "examples": [], "why": "", "not_judged": []}
 
 
-def test_a_planted_defect_is_named_at_the_top_and_no_sentence_contradicts_it(tmp_path: Path) -> None:
-    page = document(tmp_path, mutant_run("violated"), ())
-    head = page[: page.index("</header>")]
-    told = head[head.index('class="notice"') : head.index('class="headline"')]
-    assert "finish-without-token: a finish is accepted whatever its token." in told
-    assert "It was expected that J3 is violated, which makes the verdict violated. So it was." in told
-    assert "4 late finishes by workers that had lost their lease were refused, but not every one of them: see J3" in head
-    assert "as they must be" not in page and "promises: handlers run" in page
-    assert " ".join(words.planted(mutant_run("valid"))).endswith("It was not: J3 is valid.")
-    assert "were refused, as they must be" in " ".join(words.story(mutant_run("valid")))
-
-
-def test_a_mutant_of_an_older_run_is_named_as_far_as_it_is_known() -> None:
-    assert words.planted({"spec": {"mutant": "no-reap"}, "checks": []}) == [
-        "A defect was planted in this run on purpose: no-reap. This is not the clean engine."
-    ]
-    assert words.planted({"spec": {"mutant": ""}, "checks": []}) == []
-
-
-def test_a_possible_violation_and_a_declared_one_are_told_in_words() -> None:
-    shown = checks([check_line("J16", "payloads stay", "valid", possible=1), check_line("J4", "no loss", "valid", declared=2)])
-    assert "One row may break this promise: the history does not show whether that is so." in shown
-    assert "what it counts as declared: see the declared findings" in shown and "nothing" not in shown
-
-
 DIRECT_KILL = {"target": "worker-1", "connected": "direct", "jobs": 3, "recovery_ms": 1_874.0, "bound_ms": 11_000}
 PROXIED_KILL = {"target": "worker-4", "connected": "proxied", "jobs": 1, "recovery_ms": 9_012.0, "bound_ms": 11_000}
 
 
-def test_recovery_of_both_kinds_of_connection_is_told_apart_and_why() -> None:
-    lines = [DIRECT_KILL, PROXIED_KILL]
-    got = words.recovery(lines)
-    assert got[0].startswith("When worker-1, connected directly, was killed it held 3 jobs; the last of them ran elsewhere 1.9 s")
-    assert got[1].startswith("When worker-4, connected through a proxy, was killed it held 1 job; it ran elsewhere 9.0 s later")
-    assert words.by_way(lines) == (
-        "Work of a directly connected worker went on after 1.87 s, because the server sees its connection close; behind a proxy, "
-        "which may keep it open, after 9.01 s, because the lease has to run out."
-    )
-    shown = tiles({**NO_MEASURES, "recovery": lines})
-    assert "slowest recovery, direct</dt><dd>1.87 s" in shown and "slowest recovery, proxied</dt><dd>9.01 s" in shown
+def parts() -> Told:
+    """Cells of tables; what is not known; declared loss and planted defects, and of what a page has at its top; recovery."""
+    rows = [("<b>", 1_234), ("x", None), ("\u202e\0", 1.5), ("y" * 5_000, True)]
+    yield "cells", html.table("a & b", ("<i>", "n"), rows, words=())
+    yield "not known", words.story({"measures": {**NO_MEASURES, "enqueued": 10, "lost": None, "doubled": 2, "dropped": 3}})
+    shown = checks([check_line("J16", "payloads stay", "valid", possible=1), check_line("J4", "no loss", "valid", declared=2)])
+    yield "possible and declared", shown
+    losses = {"certain": {**LOSS, "avoided_by": ""}, "unsaid": {"fault": "primary-kill", "text": "x"}}
+    lossy = {name: {**LOSSY, "spec": {**LOSSY["spec"], "loss": [loss]}} for name, loss in losses.items()}
+    runs = {"lossy": LOSSY, "unseen": UNSEEN, **lossy, **{verdict: mutant_run(verdict) for verdict in ("violated", "valid")}}
+    for name, run in runs.items():
+        yield name, (words.losses(run), words.title(run), words.headline(run), words.planted(run), words.story(run))
+    yield "of older runs", [words.planted({"spec": {"mutant": mutant}, "checks": []}) for mutant in ("no-reap", "")]
+    older = {name: value for name, value in DIRECT_KILL.items() if name != "connected"}
+    for lines in ([DIRECT_KILL, PROXIED_KILL], [older]):
+        yield "recovery", (words.recovery(lines), words.by_way(lines), tiles({**NO_MEASURES, "recovery": lines}))
 
 
-ONE_KIND = [
-    *([DIRECT_KILL], [PROXIED_KILL], [{**DIRECT_KILL, "recovery_ms": None}, PROXIED_KILL]),
-    [{**DIRECT_KILL, "jobs": 0}, PROXIED_KILL],
-]
+def test_parts_of_a_page_say_what_they_said() -> None:
+    tells("reports/page_parts.txt", parts)
 
 
-@pytest.mark.parametrize("lines", ONE_KIND)
-def test_nothing_is_compared_where_one_kind_has_no_measure(lines: list[dict[str, Any]]) -> None:
-    assert words.by_way(lines) == ""
-
-
-def test_an_older_run_does_not_say_how_its_workers_were_connected() -> None:
-    line = {name: value for name, value in DIRECT_KILL.items() if name != "connected"}
-    assert words.recovery([line])[0].startswith("When worker-1 was killed it held 3 jobs")
-    assert "slowest recovery</dt><dd>1.87 s" in tiles({**NO_MEASURES, "recovery": [line]})
+@pytest.mark.parametrize(("run", "name"), [(LOSSY, "lossy"), (UNSEEN, "unseen"), (mutant_run("violated"), "planted")])
+def test_what_must_be_seen_first_stands_at_the_top_of_a_page(run: dict[str, Any], name: str, tmp_path: Path) -> None:
+    page = document(tmp_path, run, ())
+    title, top = re.search("<title>.*</title>", page), re.search("<header.*?</header>", page, re.DOTALL)
+    assert title is not None and top is not None and "as they must be" not in page and "promises: handlers run" in page
+    same(f"reports/top_{name}.html", f"{title[0]}\n{top[0]}\n")
 
 
 def test_a_page_that_is_interrupted_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

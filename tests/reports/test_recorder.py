@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from reports import collect, file_facts, folder, load
+from reports import folder, load
 from reports.checks.h3_recorder_sound import doubts
-from reports.facts import Process, Run, Stage, Usage
+from reports.facts import Run, Usage
 from reports.samples import cpu_usage
 from tests.reports.conftest import Checked
 from tests.reports.story import Story, ns
@@ -38,62 +38,6 @@ def test_rows_whose_instants_contradict_each_other_are_in_doubt(story: Story, sp
         story.row("worker-1", "operation", 30, f="promote", type="ok", op=f"worker-1-p{index}", items=[], **times)
     words = "history file worker-1.jsonl has 3 operation rows whose instants are not in their order"
     assert doubts(collect_facts(spark, story.write())) == [words]
-
-
-ORDERS = [
-    *(({}, 0), ({0: (3, 5), 1: (5, 5), 2: (6, 6)}, 0), ({0: (5, 5), 1: (6, 6), 2: (4, 4), 3: (7, 7)}, 2)),
-    ({0: (9, 9), 1: (8, 8), 2: (7, 7)}, 2),
-]
-
-
-@pytest.mark.parametrize(("order", "back"), ORDERS)
-def test_how_far_a_file_goes_back_in_time(order: dict[int, tuple[int, int]], back: int) -> None:
-    """By block of lines, its earliest and its latest slot."""
-    assert collect.slots_back(order) == back
-
-
-@pytest.mark.parametrize(("slots", "who", "ok"), [(1, "", True), (2, "", False), (40, "worker-1", True), (42, "worker-1", False)])
-def test_a_file_that_goes_back_in_time_is_in_doubt(slots: int, who: str, ok: bool) -> None:
-    """Unless its process was frozen for that long, here ten seconds: it writes what it had noted before."""
-    both = [Stage("1-worker-freeze", "worker-freeze", name, who, True, "", at * S) for name, at in (("inject", 1), ("heal", 11))]
-    files = {"worker-1.jsonl": file_facts.FileFacts("worker-1.jsonl", slots_back=slots)}
-    run = Run({}, files, processes=(Process("worker-1", "worker", "worker-1.jsonl"),), stages=tuple(both))
-    assert doubts(run) == ([] if ok else [f"history file worker-1.jsonl goes back in time by about {250 * slots} ms"])
-
-
-def busy_run(shares: dict[int, float], name: str = "producer-1", role: str = "producer") -> Run:
-    """Load from 10 to 40 s, a fault from 20 to 25 s, and the process's share of a core in each second of `shares`."""
-    return Run(
-        spec={},
-        files={"p.jsonl": file_facts.FileFacts("p.jsonl", enqueue_first_ns=10 * S, enqueue_last_ns=40 * S)},
-        processes=(Process(name, role, "p.jsonl"),),
-        stages=tuple(Stage("1-net-down", "net-down", s, name, True, "", at * S) for s, at in (("inject", 20), ("heal", 25))),
-        cpu={name: tuple(Usage(at * S, (at + 1) * S, share) for at, share in shares.items())},
-    )
-
-
-EASY = dict.fromkeys(range(50), 0.1)
-TOO_BUSY = ["producer-1 used 90% of a core, more than 80%: latencies may be its own"]
-
-
-BUSY = [
-    pytest.param(busy_run(EASY), [], id="easy"),
-    pytest.param(busy_run(EASY | dict.fromkeys(range(12, 17), 0.9)), TOO_BUSY, id="five busy seconds"),
-    pytest.param(busy_run(EASY | dict.fromkeys(range(12, 16), 0.9)), [], id="four busy seconds"),
-    pytest.param(busy_run(EASY | dict.fromkeys((*range(5, 10), *range(20, 26)), 1.0)), [], id="busy before and in the fault"),
-    pytest.param(busy_run({}), ["the CPU of producer-1 was not sampled while there was load"], id="no samples"),
-    pytest.param(busy_run({21: 0.1}), [], id="easy, sampled in the fault only"),
-    pytest.param(busy_run({21: 0.9}), TOO_BUSY, id="busy, sampled in the fault only"),
-    pytest.param(
-        busy_run({}, "consumer-1", "worker"), ["the CPU of consumer-1 was not sampled while there was load"], id="a consumer"
-    ),
-    pytest.param(busy_run({}, "worker-1", "worker"), [], id="a worker of its own"),
-]
-
-
-@pytest.mark.parametrize(("run", "words"), BUSY)
-def test_a_locust_that_uses_up_its_core_is_in_doubt(run: Run, words: list[str]) -> None:
-    assert doubts(run) == words
 
 
 def test_shares_of_cpu_come_from_the_samples(tmp_path: Path) -> None:

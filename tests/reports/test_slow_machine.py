@@ -9,8 +9,8 @@ from chaos.judge import parsed
 from reports import file_facts, load
 from reports.bench.grow import grow
 from reports.checks import j15_ticks_once
-from reports.checks.h3_recorder_sound import CPU_SAMPLES, LATE_NS, LATE_SLOTS, LOOKS_APART_MS, lagged, slow, starved, stood_still
-from reports.facts import MS, SLOT_NS, ClockLook, Process, Run, Stage, Usage
+from reports.checks.h3_recorder_sound import CPU_SAMPLES, lagged, slow, starved, stood_still
+from reports.facts import MS, Run, Usage
 from reports.folder import history_files
 from reports.samples import cpu_usage
 from reports.verdict import NO_MEASURES, CheckResult, decide
@@ -70,38 +70,6 @@ def test_what_is_late_while_the_processes_get_no_core_is_in_doubt(story: Story, 
     assert (found["J15"], found["J6"][0], found["H3"]) == (("unknown", DOUBT), "violated", ("valid", ""))
 
 
-STARVED = [
-    (0.1, 0.6, CPU_SAMPLES, 0, True), (0.1, 0.45, CPU_SAMPLES, 0, False),
-    (0.1, 0.6, CPU_SAMPLES - 1, 0, False), (0.1, 0.6, CPU_SAMPLES, 3, False),
-    (0.19, 0.62, CPU_SAMPLES, 0, True), (0.19, 0.58, CPU_SAMPLES, 0, False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("ran", "waited", "seconds", "load_since_s", "found"), STARVED)
-def test_starved_is_who_waits_much_for_seconds(ran: float, waited: float, seconds: int, load_since_s: int, found: bool) -> None:
-    """They get a quarter of a core, and want half of one. All count together: one that waits little does not clear a machine on
-    which the others wait."""
-    usages = {"server": (ran, waited), "worker-1": (0.01, 0.0)}
-    cpu = {name: tuple(Usage(ns(at), ns(at + 1), *usage) for at in range(seconds)) for name, usage in usages.items()}
-    file = file_facts.FileFacts("producer-1", enqueue_first_ns=ns(load_since_s))
-    assert starved(Run(spec={}, files={"producer-1": file}, stages=(), cpu=cpu)) == found
-
-
-UNEXPLAINED = [
-    *((LOOKS_APART_MS - 1, "worker-1", False), (LOOKS_APART_MS, "worker-1", True), (LOOKS_APART_MS, "servers", False)),
-    (LOOKS_APART_MS + 5_000, "servers", True),
-]
-
-
-@pytest.mark.parametrize(("apart_ms", "target", "still"), UNEXPLAINED)
-def test_only_what_no_fault_of_a_server_explains_is_the_machine(apart_ms: int, target: str, still: bool) -> None:
-    """Once it is healed, a server is asked again soon."""
-    at_s = (("inject", 5), ("heal", 9))
-    stages = tuple(Stage("1-fault", "fault", stage, target, ok=True, detail="", t_ns=ns(at)) for stage, at in at_s)
-    looks = tuple(ClockLook(at_ns, None) for at_ns in (ns(7), ns(7) + apart_ms * MS))
-    assert stood_still(Run(spec={}, files={}, stages=stages, clocks=looks)) == still
-
-
 @pytest.mark.parametrize("begun_ms", range(0, 1_000, 200))
 def test_starved_is_told_alike_wherever_a_second_begins(begun_ms: int) -> None:
     """As in a grown history, which is later; and one long sample tells as much as many."""
@@ -109,21 +77,6 @@ def test_starved_is_told_alike_wherever_a_second_begins(begun_ms: int) -> None:
     for took_ms in (500, 1_010, 2_500):
         times = [(begun_ms + number * took_ms) * MS for number in range(CPU_SAMPLES * 1_010 // took_ms + 1)]
         assert starved(Run({}, {}, cpu={"worker-1": tuple(Usage(at, at + took_ms * MS, **most) for at in times)}))
-
-
-LATE_LOADS = [
-    *(((40.0, 40.3, 41.0)[:LATE_SLOTS], True), ((40.0, 40.3), False), ((40.0, 60.0, 40.0 + LATE_NS / 1e9), False)),
-    ((40.0, 40.3, 5.5), False),
-]
-
-
-@pytest.mark.parametrize(("late_s", "found"), LATE_LOADS)
-def test_the_load_is_late_when_it_is_so_for_parts_of_a_minute_outside_of_faults(late_s: tuple[float, ...], found: bool) -> None:
-    """A fault was in force from 5 s to 9 s."""
-    stages = tuple(Stage("1-fault", "fault", stage, "worker-1", True, "", ns(at)) for stage, at in (("inject", 5), ("heal", 9)))
-    file = file_facts.FileFacts("producer-1", lags=frozenset((ns(at) // SLOT_NS, 1_000) for at in late_s))
-    run = Run({}, {"producer-1": file}, (Process("producer-1", "producer", "producer-1"),), stages)
-    assert (lagged(run), slow(run)) == (found, found)
 
 
 def test_without_its_samples_nobody_knows_how_slow_a_machine_was() -> None:

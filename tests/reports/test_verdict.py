@@ -15,20 +15,10 @@ from reports.errors import JudgeError, one_line
 from reports.facts import Run
 from reports.lines import item_type, line_schema
 from reports.table import render
-from reports.verdict import NO_MEASURES, CheckResult, decide, merge, undecided, withdraw, write
+from reports.verdict import NO_MEASURES, CheckResult, decide, undecided, withdraw, write
+from tests.golden import Told, same, tells
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-MERGED = [
-    *((["valid", "valid"], "valid"), (["valid", "unknown"], "unknown"), (["unknown", "violated", "valid"], "violated")),
-    ([], "unknown"),
-]
-
-
-@pytest.mark.parametrize(("verdicts", "merged"), MERGED)
-def test_false_beats_unknown_beats_true(verdicts: list[str], merged: str) -> None:
-    assert merge(verdicts) == merged
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
@@ -52,15 +42,6 @@ def test_the_schema_has_every_field_and_no_narrow_integer() -> None:
     assert (str(item.field("fence").type), str(item.field("nonce").type)) == ("int64", "string")
 
 
-def test_errors_become_one_line() -> None:
-    spark_error = ValueError("Job aborted\n\tat x\nCaused by: [ARITHMETIC_OVERFLOW] long overflow\n\tat y")
-    assert one_line(spark_error) == "ValueError: [ARITHMETIC_OVERFLOW] long overflow"
-    assert one_line(KeyError()) == "KeyError"
-    java = "An error occurred while calling o7.parquet.\n: org.apache.X: failed\n\tat a\n"
-    assert one_line(ValueError(f"{java}Caused by: java.io.IOException: disk full\n\tat b")) == "java.io.IOException: disk full"
-    assert one_line(ValueError("An error occurred while calling o7.x.\n: org.apache.X: failed\n\tat a")) == "org.apache.X: failed"
-
-
 def test_a_spec_with_a_character_that_has_no_bytes_is_written(tmp_path: Path) -> None:
     write(tmp_path, undecided("why", {"id": "\ud800"}))
     assert json.loads((tmp_path / "verdict.json").read_text())["spec"]["id"] == "\ud800"
@@ -69,77 +50,13 @@ def test_a_spec_with_a_character_that_has_no_bytes_is_written(tmp_path: Path) ->
 PLAN = [{"fault": "1-worker-kill", "name": "worker-kill", "target": "worker-2"}]
 
 MEASURES = {
-    **NO_MEASURES,
-    **{"enqueued": 7200, "finished": 7190, "lost": None, "doubled": 0, "refused_stale": 3, "dead": 10, "dropped": 0},
-    "latency": [{"phase": "lead-in", "n": 1200, "unfinished": 10, "p50_ms": 12.34, "p99_ms": None}],
+    **{**NO_MEASURES, "enqueued": 7200, "finished": 7190, "lost": None, "doubled": 0, "refused_stale": 3, "dead": 10},
+    **{"dropped": 0, "latency": [{"phase": "lead-in", "n": 1200, "unfinished": 10, "p50_ms": 12.34, "p99_ms": None}]},
     "recovery": [{**PLAN[0], "connected": "proxied", "jobs": 8, "recovery_ms": 9_640.0, "bound_ms": 11_000}],
     "faults": [{**PLAN[0], "witnessed": True, "healed": False, "detail": "waitpid -9"}],
-    "rates": {"offered_per_s": 120.0, "finished_per_s": 119.6},
-    "send_lag": {"p50_ms": 0.21, "p99_ms": 1.9},
+    **{"rates": {"offered_per_s": 120.0, "finished_per_s": 119.6}, "send_lag": {"p50_ms": 0.21, "p99_ms": 1.9}},
     "recorder_share": 0.0123,
 }
-
-TABLE = """\
-run x  scenario bench  seed 1
-
-jobs
-  enqueued  finished  lost  doubled  refused stale  dead  not sent
-      7200      7190     ?        0              3    10         0
-    lost: acknowledged, and gone without an end
-    doubled: finished more than once
-    refused stale: ends of a lease that was over, refused as they must be
-    dead: given up after the last attempt, kept until a person decides
-    not sent: planned, and no connection could be had in time
-
-latency in ms, from the intended enqueue (plus its delay) to the accepted finish
-  phase    jobs  unfinished   p50  p99
-  lead-in  1200          10  12.3  inf
-    unfinished: jobs of the phase that never finished
-    p50: half took at most this
-    p99: 99 of 100 took at most this; inf: so many never finished
-    lead-in: load before the first fault
-
-recovery, from waitpid to the next handler start, slowest of the jobs in hand
-  kill           worker    connected  in hand  recovery   bound
-  1-worker-kill  worker-2  proxied          8     9.6 s  11.0 s
-    waitpid: when the kernel says that the process is gone
-    in hand: claimed by the worker and not ended when it was killed
-    bound: the longest that it may take
-
-faults, and below each what its witness saw
-  fault          target    witnessed  healed
-  1-worker-kill  worker-2  yes        NO
-    waitpid -9
-    witnessed: something was seen that only the fault can have caused
-    healed: the fault was taken away, and that was seen
-
-rates
-  offered 120.0/s, finished 119.6/s; send lag p50 0.2 ms, p99 1.9 ms; recorder 1.23% of the
-      processes' time
-    send lag: how much later than planned the load was sent
-    recorder: what writes the history that is judged
-
-checks
-  id  check           verdict  violations  declared  possible
-  J4  no job is lost  unknown           0         1         2
-    declared: what the wire format or the servers are known not to protect; no violation
-    possible: neither proved nor excluded by the evidence; no violation
-    unknown: the evidence does not suffice for valid or violated
-
-not judged
-  J4: the end
-
-declared findings
-  finding   checks    rows  what it is
-  no token  J4, J6:x     1  The wire has none.
-
-reasons
-  J4 unknown: there is no snapshot at the end
-
-what now
-  J4: the run ended before it could be told: run longer, or where it is calmer
-
-verdict: unknown"""
 
 
 def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
@@ -148,7 +65,7 @@ def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
     head = {"verdict": "unknown", "reasons": ["J4 unknown: there is no snapshot at the end"], "causes": {"open": ["J4"]}}
     spec = {"id": "x", "scenario": "bench", "seed": 1, "mutant": ""}
     finding = {"name": "no token", "checks": ["J4", "J6:x"], "text": "The wire has none.", "rows": 1, "examples": []}
-    assert render({**head, "checks": [entry], "findings": [finding], "measures": MEASURES, "spec": spec}) == TABLE
+    same("reports/verdict.txt", render({**head, "checks": [entry], "findings": [finding], "measures": MEASURES, "spec": spec}))
 
 
 def test_the_samples_of_the_pages_are_what_a_bench_prints() -> None:
@@ -168,15 +85,6 @@ def test_a_run_that_could_not_be_looked_at_shows_why_and_the_verdict() -> None:
     assert printed[:5] == ["reasons", "  the history of x is empty", "", "what now", f"  {REMEDIES[Cause.INPUT]}"]
     assert printed[5].endswith(" -m reports judge runs/x") and printed[6:] == ["", "verdict: unknown"]
     assert json.loads(json.dumps(decided))["measures"]["lost"] is None
-
-
-def test_objectives_are_a_table_and_a_line_before_the_verdict() -> None:
-    line = {"objective": "errors.lost", "bound": 0.01, "at_least": False, "unit": "share", "value": 0.05, "result": "missed"}
-    head = {"verdict": "valid", "reasons": [], "checks": [], "findings": [], "measures": MEASURES, "spec": {}}
-    assert render({**head, "slo": [{**line, "note": "5 of 100"}]}).splitlines() == [
-        *("service level objectives", "  objective    wanted       measured  result  rests on"),
-        *("  errors.lost  at most 1 %  5 %       missed  5 of 100", "", "slo: missed 1 of 1", "verdict: valid"),
-    ]
 
 
 def check_entry(id: str, verdict: str = "valid", why: str = "", **more: Any) -> dict[str, Any]:
@@ -201,17 +109,33 @@ NO_COMMAND = "  no command repeats this run: its folder does not say how it was 
 BENCH = {"id": "x", "scenario": "bench", "seed": 7, "rate_per_s": 120, "pace": {"settle_ms": 1}, "plan": PLAN}
 
 
-def test_clean_checks_are_one_line_and_all_lists_them() -> None:
-    run = decided("valid", check_entry("J1"), check_entry("J2"))
-    assert section(render(run), "checks") == ["  2 checks, all valid (--all lists them)"]
-    listed = section(render(run, every=True), "checks")
-    assert [line.split()[0] for line in listed[:3]] == ["id", "J1", "J2"] and "--all" not in "".join(listed)
+def sections() -> Told:
+    """Clean checks are one line, and all lists them; one that counted something is listed; one reason of several is said once;
+    objectives are a table and a line before the verdict."""
+    clean = decided("valid", check_entry("J1"), check_entry("J2"))
+    yield "clean", (section(render(clean), "checks"), section(render(clean, every=True), "checks"))
+    counted = decided("valid", check_entry("J1"), check_entry("J6", declared=4), check_entry("J8"))
+    yield "counted", section(render(counted), "checks")
+    checks = [check_entry(name, "unknown", "missing rows may hide a violation") for name in ("J1", "J2", "J4")]
+    holes = {"holes": ["H0", "J1", "J2", "J4"]}
+    printed = render(decided("unknown", check_entry("H0", "unknown", "x is missing"), *checks, causes=holes), columns=500)
+    yield "reasons", (section(printed, "reasons"), section(printed, "what now"))
+    line = {"objective": "errors.lost", "bound": 0.01, "at_least": False, "unit": "share", "value": 0.05, "result": "missed"}
+    head = {"verdict": "valid", "reasons": [], "checks": [], "findings": [], "measures": MEASURES, "spec": {}}
+    yield "objectives", render({**head, "slo": [{**line, "note": "5 of 100"}]}).splitlines()
 
 
-def test_a_check_that_counted_something_is_listed_though_it_is_valid() -> None:
-    lines = section(render(decided("valid", check_entry("J1"), check_entry("J6", declared=4), check_entry("J8"))), "checks")
-    assert [line.split()[0] for line in lines[:3]] == ["id", "J6", "2"]
-    assert lines[2] == "  2 other checks, all valid (--all lists them)"
+def errors() -> Told:
+    """Each becomes one line."""
+    java = "An error occurred while calling o7.parquet.\n: org.apache.X: failed\n\tat a\n"
+    spark = "Job aborted\n\tat x\nCaused by: [ARITHMETIC_OVERFLOW] long overflow\n\tat y"
+    full = f"{java}Caused by: java.io.IOException: disk full\n\tat b"
+    for error in (ValueError(spark), KeyError(), ValueError(full), ValueError(java)):
+        yield repr(error), one_line(error)
+
+
+def test_sections_of_a_verdict_and_errors_say_what_they_said() -> None:
+    tells("reports/sections.txt", sections, errors)
 
 
 def test_a_violated_run_ends_with_its_proof_and_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,14 +183,6 @@ def test_an_unknown_run_ends_with_the_remedy_of_its_cause(cause: Cause) -> None:
     assert ("the rate of this run was 120/s" in printed) == (cause == Cause.SLOW)
     assert ("judge it again" in printed) == (cause in (Cause.INPUT, Cause.CRASHED))
     assert f"--replay {Path.cwd().name}" not in printed and "--shrink" not in printed
-
-
-def test_one_reason_of_several_checks_is_said_once() -> None:
-    checks = [check_entry(name, "unknown", "missing rows may hide a violation") for name in ("J1", "J2", "J4")]
-    run = decided("unknown", check_entry("H0", "unknown", "x is missing"), *checks, causes={"holes": ["H0", "J1", "J2", "J4"]})
-    told = ["  H0 unknown: x is missing", "  J1, J2, J4 unknown: missing rows may hide a violation"]
-    assert section(render(run), "reasons") == told
-    assert len(section(render(run, columns=500), "what now")) == 1
 
 
 def doubted(id: str, *doubts: str, **counts: str) -> CheckResult:

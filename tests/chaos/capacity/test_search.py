@@ -8,50 +8,9 @@ import pytest
 from bench.arrivals import RATE_MAX_PER_S
 from chaos.capacity.command import BESIDE_STEP_S, END_S, VERIFY_STEPS, WORKER_COUNTS, guess_s
 from chaos.capacity.request import Request
-from chaos.capacity.search import MET, MISSED, VOID, VOIDS_MAX, Found, Limits, Next, Tried, decide
+from chaos.capacity.search import MET, MISSED, VOID, Found, Limits, Next, Tried, decide
 
 LIMITS = Limits(first_per_s=50, least_per_s=5, most_per_s=10_000, step_s=15, last_step_s=60)
-
-
-def steps(*told: tuple[float, str] | tuple[float, str, float]) -> list[Tried]:
-    return [Tried(one[0], one[2] if len(one) == 3 else 15, one[1]) for one in told]
-
-
-NEXT_TRIES = [
-    # the ramp
-    ([], Next(50, 15)),
-    (steps((50, MET)), Next(100, 15)),
-    (steps((50, MET), (100, MET)), Next(200, 15)),
-    (steps((9_000, MET)), Next(10_000, 15)),
-    (steps((10_000, MET)), Next(10_000, 60)),
-    (steps((10_000, MET), (10_000, MET, 60)), Found(10_000)),
-    # downwards, when the first is too much
-    (steps((50, MISSED)), Next(25, 15)),
-    (steps((50, MISSED), (25, MISSED), (12.5, MISSED), (6.2, MISSED)), Next(5, 15)),
-    (steps((50, MISSED), (5, MISSED)), Found(None, 5)),
-    # bisection
-    (steps((50, MET), (100, MISSED)), Next(75, 15)),
-    (steps((50, MET), (100, MISSED), (75, MISSED)), Next(62.5, 15)),
-    (steps((50, MET), (100, MISSED), (75, MET)), Next(87.5, 15)),
-    # the long step, and what follows when it misses what a short one met
-    (steps((50, MET), (100, MISSED), (96, MET)), Next(96, 60)),
-    (steps((50, MET), (100, MISSED), (96, MET), (96, MET, 60)), Found(96, 100)),
-    (steps((94, MET), (100, MISSED), (96, MET), (96, MISSED, 60)), Next(94, 60)),
-    (steps((94, MET), (100, MISSED), (96, MET), (96, MISSED, 60), (94, MET, 60)), Found(94, 96)),
-    # a step that proves nothing is repeated, and a rate that proves nothing is a wall
-    (steps((50, MET), (100, VOID)), Next(100, 15)),
-    (steps((50, MET), *[(100, VOID)] * VOIDS_MAX), Next(75, 15)),
-    (steps((50, MET, 60), *[(52, VOID)] * VOIDS_MAX), Found(50, 52, wall=True)),
-    (steps((50, MET), (52, MISSED), *[(50, VOID, 60)] * (VOIDS_MAX - 1)), Next(50, 60)),
-    (steps((5, VOID), (5, VOID), (5, VOID)), Found(None, 5, wall=True)),
-    # what met above a rate that missed does not count
-    (steps((50, MET), (100, MISSED), (200, MET)), Next(75, 15)),
-]
-
-
-@pytest.mark.parametrize(("tried", "decided"), NEXT_TRIES)
-def test_what_is_tried_next(tried: list[Tried], decided: Next | Found) -> None:
-    assert decide(tried, LIMITS) == decided
 
 
 def searched(outcome: Callable[[Next, int], str], limits: Limits = LIMITS) -> tuple[Found, list[Tried]]:

@@ -20,6 +20,7 @@ from engine.testing import EmbeddedServer
 from engine.testing.server import free_port
 from tests.chaos.service.service import asked, written
 from tests.engine.helpers.waiting import wait_until
+from tests.golden import outcome, same
 
 PASSWORD = "open-sesame"
 
@@ -133,33 +134,20 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password() -> Non
     assert PASSWORD not in str(caught.value) and "\n" not in str(caught.value)
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no table": ({"servers": '"redis://h"'}, 'servers is "redis://h", it must be a table'),
-    "no url": ({"servers": "{}"}, 'servers is a table, it must be a table with url = "redis://..."'),
-    "another key": ({"servers": "{ urls = [] }"}, 'servers.urls is "list", it must be left out: perhaps url; the field is url'),
-    "sentinels": ({"servers": '{ url = "sentinel://h:1/main" }'}, 'servers.url is "str", it must be a url redis://host:port/db'),
-    "a database elsewhere": ({"servers": '{ url = "redis://h/0?db=3" }'}, "it must be a url redis://host:port/db"),
-    "no database": ({"servers": '{ url = "redis://h/1/2" }'}, "it must be a url redis://host:port/db"),
-    "no port": ({"servers": '{ url = "redis://h:port" }'}, "it must be a url redis://host:port/db"),
-    "no variable": ({"servers": '{ url = "$NO_SUCH_URL" }'}, 'servers.url is "$NO_SUCH_URL", it must be a variable'),
-    "topology": ({"servers": '{url="redis://h"}', "topology": '"aof"'}, 'topology is "aof", it must be left out with [servers]'),
-    "a fault of servers": (
-        {"servers": '{ url = "redis://h" }', "faults": '["worker-kill", "primary-kill"]'},
-        'faults[1] is "primary-kill", it must be one that needs no servers of the harness\'s own: worker-kill, worker-freeze',
-    ),
-    "a fault of clients": (
-        {"servers": '{ url = "redis://h" }', "faults": '["clients-killed"]'},
-        "it must be one that needs no servers of the harness's own",
-    ),
-}
+#: Fields of the server, and what stands behind them; the line that says what is wrong stands in a text.
+WRONG = [
+    *('"redis://h"', "{}", "{ urls = [] }", '{ url = "sentinel://h:1/main" }', '{ url = "redis://h/0?db=3" }'),
+    *('{ url = "redis://h/1/2" }', '{ url = "redis://h:port" }', '{ url = "$NO_SUCH_URL" }'),
+    '{ url = "redis://h" }\ntopology = "aof"',
+    '{ url = "redis://h" }\nfaults = ["worker-kill", "primary-kill"]',
+    '{ url = "redis://h" }\nfaults = ["clients-killed"]',
+]
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_cannot_be_with_given_servers_is_one_line(tmp_path: Path, wrong: str) -> None:
-    fields, line = WRONG[wrong]
-    with pytest.raises(HarnessError) as caught:
-        read(written(tmp_path, **fields))
-    assert line in str(caught.value) and "\n" not in str(caught.value)
+def test_what_cannot_be_with_given_servers_is_one_line(tmp_path: Path) -> None:
+    told = [f"servers = {value!r}: {outcome(read, written(tmp_path, servers=value))}\n" for value in WRONG]
+    assert all(": HarnessError: chaos.toml: " in line and line.count("\n") == 1 for line in told)
+    same("chaos/wrong_servers.txt", "".join(told))
 
 
 def test_a_url_may_be_in_a_variable_and_is_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

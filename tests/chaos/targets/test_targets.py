@@ -184,16 +184,7 @@ def test_each_process_that_was_forked_numbers_rows_of_its_own(tmp_path: Path) ->
         assert [row["kind"] for row in own] == ["open", "operation", "operation"]
 
 
-NODE = """
-const { handle, produce, data } = require(process.argv[1]);
-if (data(7).mark !== "job-mark:7:") throw new Error("no mark");
-let sent = 0;
-handle(3).then(() => produce(async () => {
-  sent += 1;
-  if (sent === 2) throw new Error("refused");
-  if (sent === 5) process.kill(process.pid, "SIGTERM");
-}));
-"""
+NODE = Path(__file__).with_name("recorded.js").read_text()
 
 
 def test_adapters_on_node_write_the_same_rows(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
--- Gets clocks in pairs; says of each one: whether it is later than the other; if so how far, and where as many
--- steps lead; and its neighbours. The functions of the clock stand before it.
+-- Gets clocks in pairs; says of each one: whether it is later than the other; if so how far, and where as
+-- many steps lead; and its neighbours. The functions of the clock stand before it.
 local found = {}
 for at = 1, #ARGV, 2 do
   local one, other = clock_of(ARGV[at], 'ARGV'), clock_of(ARGV[at + 1], 'ARGV')

@@ -19,6 +19,7 @@ import pytest
 
 from engine.testing import free_port
 from tests.engine.helpers.waiting import wait_until
+from tests.golden import same
 from tests.project.test_typed import Check, by_mypy, by_pyright
 
 pytestmark = pytest.mark.slow
@@ -33,48 +34,6 @@ RQ = (*PYTHON, "rq.cli", "worker", "--with-scheduler", "--url", "{url}")
 IRONCLAIM = (*PYTHON, "engine", "worker")
 CELERY = (*PYTHON, "celery", "-A", "shop", "worker", "-B", "-s", "{tmp}/beat", "-Q", "orders,mails", "--concurrency", "2")
 
-PICTURES = """\
-large: 600 - resized cat to 200
-sheet: 900
-uploaded at try 3
-check: ValueError: dog.txt is no picture
-failed: ['dog']
-sent: ['ada'] - cancelled: True
-"""
-SHOP = """\
-price: 6
-by id: 5
-other queue: mailed ada
-chain: ada pays 5
-group: 150 22350
-chord: 55875
-charged at run 3
-refused: no such card True
-asked: 66
-within a second: False
-soft limit: a part of the report
-the beat goes on
-"""
-WORDS = """\
-words: 4
-front: 4
-urgent: hello ada
-at: hello bob
-in: hello world
-at once, run 3
-after waits, run 3
-second: duplicate
-reports: hello ada hello bob hello cyd
-cleaned up
-three ticks
-posted
-"""
-PAINT = """\
-done painting
-error painting: ValueError: no such color
-renovated: ['paint ceiling', 'paint walls', 'fix floor']
-inspected paint door, paint fence
-"""
 #: The programs of the page: the heading of their section, the fence of a side, and the file that its blocks make together.
 OF_THE_PAGE = {
     **{"celery": ("Celery, line by line", "py", "shop.py"), "shop": ("Celery, line by line", "python", "shop.py")},
@@ -132,23 +91,23 @@ SIDES = [("before", (*RQ, "pictures", "mails")), ("after", (*IRONCLAIM, "picture
 
 @pytest.mark.parametrize(("side", "worker"), SIDES, ids=["rq", "pictures"])
 def test_a_port_shows_what_the_original_shows(side: str, worker: tuple[str, ...], ironclaim_url: str, tmp_path: Path) -> None:
-    assert printed_by(HERE / side / "pictures.py", [worker], ironclaim_url, tmp_path) == PICTURES
+    same("project/porting/pictures.txt", printed_by(HERE / side / "pictures.py", [worker], ironclaim_url, tmp_path))
 
 
 PROGRAMS = [
-    ("celery", [CELERY], SHOP),
-    ("shop", [(*IRONCLAIM, "shop:orders", "shop:mails", "--processes", "2")], SHOP),
-    ("rq-readme", [(*RQ, "high", "low"), (*PYTHON, "rq.cli", "cron", "--url", "{url}", "words.py")], WORDS),
-    ("words", [(*IRONCLAIM, "words:high", "words:low")], WORDS),
-    ("paint", [(*IRONCLAIM, "paint:paint", "paint:rooms", "--concurrency", "1")], PAINT),
+    ("celery", [CELERY], "shop"),
+    ("shop", [(*IRONCLAIM, "shop:orders", "shop:mails", "--processes", "2")], "shop"),
+    ("rq-readme", [(*RQ, "high", "low"), (*PYTHON, "rq.cli", "cron", "--url", "{url}", "words.py")], "words"),
+    ("words", [(*IRONCLAIM, "words:high", "words:low")], "words"),
+    ("paint", [(*IRONCLAIM, "paint:paint", "paint:rooms", "--concurrency", "1")], "paint"),
 ]
 
 
-@pytest.mark.parametrize(("name", "workers", "expected"), PROGRAMS, ids=list(OF_THE_PAGE))
+@pytest.mark.parametrize(("name", "workers", "shown"), PROGRAMS, ids=list(OF_THE_PAGE))
 def test_a_program_of_the_page_shows_what_the_original_shows(
-    name: str, workers: list[tuple[str, ...]], expected: str, ironclaim_url: str, tmp_path: Path
+    name: str, workers: list[tuple[str, ...]], shown: str, ironclaim_url: str, tmp_path: Path
 ) -> None:
-    assert printed_by(written_out(name, tmp_path), workers, ironclaim_url, tmp_path) == expected
+    same(f"project/porting/{shown}.txt", printed_by(written_out(name, tmp_path), workers, ironclaim_url, tmp_path))
 
 
 @pytest.mark.parametrize("check", [by_mypy, by_pyright])

@@ -82,12 +82,9 @@ def content(rates: Callable[[float], float] = law, counts: Sequence[int] = (1, 2
     source = "drilled in a run of {}, with a lease of 9 s"
     verified = {0.9: 61.0, 1.1: 300.0}
     return {
-        "schema": 2,
-        "made": "2026-11-27T12:00:00Z",
-        "machine": {"cores": 2, "cpu": "a processor", "server": "valkey 9.1"},
+        **{"schema": 2, "made": "2026-11-27T12:00:00Z", "machine": {"cores": 2, "cpu": "a processor", "server": "valkey 9.1"}},
         "target": {"p99_ms": 100.0, "payload_bytes": 2048, "handler_ms": HANDLER_MS, "model": "lanes", "topology": "embedded"},
-        "steps": steps,
-        "memory": {"bytes_per_waiting": 2_500.0, "bytes_per_retained": 700.0, "fragmentation": 1.12},
+        **{"steps": steps, "memory": {"bytes_per_waiting": 2_500.0, "bytes_per_retained": 700.0, "fragmentation": 1.12}},
         "network": {"bytes_per_job": 5_200.0, "round_trip_ms": 0.08},
         "recovery": {loss: {"ms": ms, "source": source.format(of)} for loss, (ms, of) in recovery.items()},
         "verify": [{"rate": 700.0 * at, "times": at, "meets": at < 1, "p99_ms": verified[at]} for at in (0.9, 1.1) * 3],

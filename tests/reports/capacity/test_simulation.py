@@ -184,24 +184,6 @@ def test_the_command_says_how_near_it_is(tmp_path: Path, capsys: pytest.CaptureF
     assert "points that can be compared beside the calmest: 1, it needs 3" in capsys.readouterr().err
 
 
-NOT_SIMULATED = [
-    (Load(rate=0, seconds=1), System(service=constant(1)), "rate is 0, it must be above 0"),
-    (Load(rate=1e6, seconds=60), System(service=constant(1)), "2.0 s can be simulated"),
-    (Load(rate=1, seconds=1, warm_up_s=2), System(service=constant(1)), "seconds is -1, it must be above 0"),
-    (Load(rate=1, seconds=1, failure_share=2), System(service=constant(1)), "failure_share is 2, it must be from 0 to 1"),
-    (Load(rate=1, seconds=1, priorities=(0.5,)), System(service=constant(1)), "must be shares that are 1 together"),
-    (Load(rate=1, seconds=1, arrivals="odd"), System(service=constant(1)), "arrivals is 'odd', it must be even or random"),
-    (Load(rate=1, seconds=1), System(service=constant(1), workers=0), "workers is 0, it must be above 0"),
-    (Load(rate=1, seconds=1), System(service=constant(1), losses=[Loss(at_s=0, worker=3, away_s=1)]), "worker 3 in shard 0"),
-]
-
-
-@pytest.mark.parametrize(("load", "system", "words"), NOT_SIMULATED)
-def test_what_cannot_be_simulated_is_refused(load: Load, system: System, words: str) -> None:
-    with pytest.raises(errors.JudgeError, match=words):
-        simulate(load, system)
-
-
 def test_an_empty_histogram_is_refused() -> None:
     with pytest.raises(errors.JudgeError, match="a histogram is empty"):
         measured(())

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.reports.cases.base import W1, W3, case
-from tests.reports.story import Story
+from tests.reports.cases.base import W1, W3, case, told
+from tests.reports.story import Story, Token
 
 #: What an enqueue says of its retries, and a claim repeats.
 POLICY: dict[str, Any] = {"attempts": 2, "backoff": "exponential", "backoff_least_ms": 200}
@@ -21,27 +21,35 @@ def runs(story: Story, job: str, *counters: tuple[int, int], delays_ms: tuple[in
         at += 1.0
 
 
-def then_finished(story: Story, job: str, at: float, **told: Any) -> None:
+def then_finished(story: Story, job: str, at: float, claims: int, failures: int, crashes: int = 0, **policy: Any) -> None:
     """Its last run, which returns."""
-    story.run(W3, job, at, told=told)
+    story.run(W3, job, at, told={"claims": claims, "failures": failures, "crashes": crashes, **POLICY, **policy})
 
 
-@case()
-def failed_once_and_finished(story: Story, job: str) -> None:
-    runs(story, job, (0, 0))
-    then_finished(story, job, 4.0, claims=2, failures=1, crashes=0, **POLICY)
+def first(story: Story, job: str) -> Token:
+    """Its first claim, before anything counts."""
+    story.enqueue(job, 2, **POLICY)
+    return story.claim(W1, job, 3, told=POLICY | {"claims": 1, "failures": 0, "crashes": 0})
+
+
+def failed_once(story: Story, job: str, *counted: int, delay_ms: int = 300) -> None:
+    """A run that fails, and one that returns, whose claim has these counts."""
+    runs(story, job, (0, 0), delays_ms=(delay_ms,))
+    then_finished(story, job, 4.0, *counted)
+
+
+told("failed-once-and-finished", lambda story, job: failed_once(story, job, 2, 1))
 
 
 @case(("J7", "run too often"))
 def claimed_after_its_last_attempt(story: Story, job: str) -> None:
     runs(story, job, (0, 0), (1, 0))
-    then_finished(story, job, 5.0, claims=3, failures=2, crashes=0, **POLICY)
+    then_finished(story, job, 5.0, 3, 2)
 
 
 @case(("J7", "buried too soon"))
 def buried_by_a_failed_run_with_attempts_left(story: Story, job: str) -> None:
-    story.enqueue(job, 2, **POLICY)
-    token = story.claim(W1, job, 3, told=POLICY | {"claims": 1, "failures": 0, "crashes": 0})
+    token = first(story, job)
     story.start(token, 3.01, took=0.05, end="fail")
     story.end("retry", token, at=3.1, outcome="buried", delay_ms=300)
     story.at_end["dead"].append((job, 0))
@@ -59,59 +67,40 @@ def buried_by_its_last_failed_run(story: Story, job: str) -> None:
 @case(("J7", "attempts changed"))
 def claimed_with_more_attempts_than_it_was_enqueued_with(story: Story, job: str) -> None:
     story.enqueue(job, 2, **POLICY)
-    then_finished(story, job, 3.0, claims=1, failures=0, crashes=0, **(POLICY | {"attempts": 3}))
+    then_finished(story, job, 3.0, 1, 0, attempts=3)
 
 
-@case(("J7", "failures miscounted"))
-def a_failed_run_that_is_not_counted(story: Story, job: str) -> None:
-    runs(story, job, (0, 0))
-    then_finished(story, job, 4.0, claims=2, failures=0, crashes=0, **POLICY)
+told("a-failed-run-that-is-not-counted", lambda story, job: failed_once(story, job, 2, 0), ("J7", "failures miscounted"))
 
 
 @case(("J7", "failures miscounted"))
 def a_release_that_is_counted_as_a_failed_run(story: Story, job: str) -> None:
-    story.enqueue(job, 2, **POLICY)
-    story.end("release", story.claim(W1, job, 3, told=POLICY | {"claims": 1, "failures": 0, "crashes": 0}), at=3.1)
-    then_finished(story, job, 4.0, claims=2, failures=1, crashes=0, **POLICY)
+    story.end("release", first(story, job), at=3.1)
+    then_finished(story, job, 4.0, 2, 1)
 
 
-@case()
-def counters_after_claims_that_nobody_saw(story: Story, job: str) -> None:
-    runs(story, job, (0, 0))
-    then_finished(story, job, 4.0, claims=4, failures=1, crashes=2, **POLICY)
+told("counters-after-claims-that-nobody-saw", lambda story, job: failed_once(story, job, 4, 1, 2))
 
 
-@case(("J7", "crashes miscounted"))
-def a_crash_that_is_not_counted(story: Story, job: str) -> None:
-    story.enqueue(job, 2, **POLICY)
-    token = story.claim(W1, job, 3, told=POLICY | {"claims": 1, "failures": 0, "crashes": 0})
+def crashed(story: Story, job: str, counted: int) -> None:
+    """Once, which the claim of its last run has so often."""
+    token = first(story, job)
     story.start(token, 3.01)
-    story.reap(W3, token, 12.1, crashes=1)
-    then_finished(story, job, 12.2, claims=2, failures=0, crashes=0, **POLICY)
+    story.reap(W3, token, 12.1)
+    then_finished(story, job, 12.2, 2, 0, counted)
 
 
-@case()
-def a_crash_that_is_counted(story: Story, job: str) -> None:
-    story.enqueue(job, 2, **POLICY)
-    token = story.claim(W1, job, 3, told=POLICY | {"claims": 1, "failures": 0, "crashes": 0})
-    story.start(token, 3.01)
-    story.reap(W3, token, 12.1, crashes=1)
-    then_finished(story, job, 12.2, claims=2, failures=0, crashes=1, **POLICY)
+told("a-crash-that-is-not-counted", lambda story, job: crashed(story, job, 0), ("J7", "crashes miscounted"))
+told("a-crash-that-is-counted", lambda story, job: crashed(story, job, 1))
+SHORT = ("J7", "back-off too short")
+told("a-first-wait-shorter-than-its-back-off", lambda story, job: failed_once(story, job, 2, 1, delay_ms=199), SHORT)
 
 
-@case(("J7", "back-off too short"))
-def a_first_wait_shorter_than_its_back_off(story: Story, job: str) -> None:
-    runs(story, job, (0, 0), delays_ms=(199,))
-    then_finished(story, job, 4.0, claims=2, failures=1, crashes=0, **POLICY)
+def failed_twice(story: Story, job: str, second_ms: int) -> None:
+    """With these waits between its runs."""
+    runs(story, job, (0, 0), (1, 0), delays_ms=(200, second_ms), attempts=9)
+    then_finished(story, job, 5.0, 3, 2, attempts=9)
 
 
-@case(("J7", "back-off too short"))
-def a_second_wait_that_has_not_grown(story: Story, job: str) -> None:
-    runs(story, job, (0, 0), (1, 0), delays_ms=(200, 399), attempts=9)
-    then_finished(story, job, 5.0, claims=3, failures=2, crashes=0, **(POLICY | {"attempts": 9}))
-
-
-@case()
-def waits_that_grow_as_its_back_off_says(story: Story, job: str) -> None:
-    runs(story, job, (0, 0), (1, 0), delays_ms=(200, 400), attempts=9)
-    then_finished(story, job, 5.0, claims=3, failures=2, crashes=0, **(POLICY | {"attempts": 9}))
+told("a-second-wait-that-has-not-grown", lambda story, job: failed_twice(story, job, 399), SHORT)
+told("waits-that-grow-as-its-back-off-says", lambda story, job: failed_twice(story, job, 400))

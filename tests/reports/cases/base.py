@@ -4,10 +4,12 @@ Nothing is expected for the false alarms of rule 32, and the violation that name
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from tests.reports.story import Story
 
-Tell = Callable[[Story, str], None]
+Tell = Callable[[Story, str], object]
 
 Cases = dict[str, tuple[Tell, set[tuple[str, ...]]]]
 
@@ -20,11 +22,29 @@ SCENARIO_CASES: Cases = {}
 W1, W2, W3, W4 = "worker-1", "worker-2", "worker-3", "worker-4"
 
 
-def case(*expected: tuple[str, str] | tuple[str, str, str], among: Cases = CASES) -> Callable[[Tell], Tell]:
-    """A case and what must be found for its job: (check, kind), or (check, kind, level) where the level is not violated."""
+Expected = tuple[str, str] | tuple[str, str, str]
+
+
+def told(name: str, tell: Tell, *expected: Expected, among: Cases = CASES) -> None:
+    """A case of one line, and what must be found for its job: (check, kind), or (check, kind, level) where it is not violated."""
+    among[name] = (tell, {(*found, "violated")[:3] for found in expected})
+
+
+def case(*expected: Expected, among: Cases = CASES) -> Callable[[Tell], Tell]:
+    """A case of several lines; the same must be said of it."""
 
     def keep(tell: Tell) -> Tell:
-        among[tell.__name__.replace("_", "-")] = (tell, {(*found, "violated")[:3] for found in expected})
+        told(tell.__name__.replace("_", "-"), tell, *expected, among=among)
         return tell
 
     return keep
+
+
+told_in_scenario = partial(told, among=SCENARIO_CASES)
+case_in_scenario = partial(case, among=SCENARIO_CASES)
+
+
+def ended(story: Story, job: str, call: str, *, handler: str = "", **more: Any) -> None:
+    """worker-1 has the job in hand at 3 s, its handler returns (ok), raises (fail) or never starts; the call ends its lease."""
+    token = story.handled(W1, job, 3, end=handler) if handler else story.leased(W1, job, 3)
+    story.end(call, token, at=3.1, **more)

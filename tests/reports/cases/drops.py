@@ -1,6 +1,8 @@
 """Cases of jobs that end without a finish (J4, J6), and of jobs that want a time instead of a delay (J8)."""
 
-from tests.reports.cases.base import W1, W3, case
+from typing import Any
+
+from tests.reports.cases.base import W1, W3, case, ended, told
 from tests.reports.story import Story, Token, srv_ms
 
 
@@ -9,25 +11,20 @@ def failed(story: Story, job: str, *, end: str = "fail") -> Token:
     return story.handled(W1, job, 3, end=end)
 
 
-@case()
-def discarded_after_its_handler_raised(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1)
+def dropped(story: Story, job: str, *, handler: str = "fail", **more: Any) -> None:
+    story.end("drop", failed(story, job, end=handler), at=3.1, **more)
 
 
-@case()
-def rerouted_and_gone(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, outcome="rerouted")
+told("discarded-after-its-handler-raised", lambda story, job: dropped(story, job))
 
 
-@case()
-def skipped_which_counts_as_done(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, outcome="skipped")
-    story.at_end["done"].append((job, srv_ms(3.1)))
+told("rerouted-and-gone", lambda story, job: dropped(story, job, outcome="rerouted"))
 
 
-@case()
-def dropped_by_a_call_that_was_answered_by_its_repetition(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, result="repeated")
+told("skipped-which-counts-as-done", lambda story, job: dropped(story, job, outcome="skipped", left="done"))
+
+
+told("dropped-by-a-call-that-was-answered-by-its-repetition", lambda story, job: dropped(story, job, result="repeated"))
 
 
 @case()
@@ -35,59 +32,47 @@ def dropped_when_its_time_was_up_while_its_handler_went_on(story: Story, job: st
     story.end("drop", story.handled(W1, job, 3, took=None), at=3.1, outcome="skipped")
 
 
-@case(("J4", "open end", "possible"))
-def gone_after_a_drop_without_an_answer(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, reply="info")
+told("gone-after-a-drop-without-an-answer", lambda story, job: dropped(story, job, reply="info"), ("J4", "open end", "possible"))
 
 
-@case()
-def done_after_a_drop_without_an_answer(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, reply=None)
-    story.at_end["done"].append((job, srv_ms(3.1)))
+told("done-after-a-drop-without-an-answer", lambda story, job: dropped(story, job, reply=None, left="done"))
 
 
-@case(("J4", "lost"))
-def gone_after_a_drop_that_was_refused(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, result="stale")
+told("gone-after-a-drop-that-was-refused", lambda story, job: dropped(story, job, result="stale"), ("J4", "lost"))
 
 
 @case(("J4", "done unfinished"))
 def done_after_a_drop_that_was_refused(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1, result="stale")
-    story.at_end["done"].append((job, srv_ms(3.1)))
+    dropped(story, job, result="stale", left="done")
 
 
-@case(("J4", "dropped unstarted"))
-def dropped_without_any_run(story: Story, job: str) -> None:
-    story.end("drop", story.leased(W1, job, 3), at=3.1)
+told("dropped-without-any-run", lambda story, job: ended(story, job, "drop"), ("J4", "dropped unstarted"))
 
 
-@case(("J4", "dropped unfailed"))
-def dropped_though_its_handler_had_returned(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job, end="ok"), at=3.1)
+told("dropped-though-its-handler-had-returned", lambda story, job: dropped(story, job, handler="ok"), ("J4", "dropped unfailed"))
 
 
 @case(("J4", "not dropped"), ("J13", "left over"))
 def dropped_and_still_waiting(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1)
+    dropped(story, job)
     story.at_end["waiting"].append((job, 0))
 
 
 @case(("J6", "run again"))
 def claimed_again_after_it_was_dropped(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1)
+    dropped(story, job)
     story.start(story.claim(W3, job, 3.2), 3.21, took=0.05)
 
 
 @case(("J6", "run again"), ("J6", "finished and dropped"))
 def dropped_and_finished_by_another(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1)
+    dropped(story, job)
     story.run(W3, job, 3.2)
 
 
 @case(("J6", "run again"), ("J6", "dropped twice"))
 def dropped_by_two_leases(story: Story, job: str) -> None:
-    story.end("drop", failed(story, job), at=3.1)
+    dropped(story, job)
     second = story.claim(W3, job, 3.2)
     story.start(second, 3.21, took=0.05, end="fail")
     story.end("drop", second, at=3.3)

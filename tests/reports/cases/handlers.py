@@ -1,6 +1,6 @@
 """Cases of J20 (ends say what handlers did) and J21 (leases are as long as asked)."""
 
-from tests.reports.cases.base import W1, W3, case
+from tests.reports.cases.base import W1, W3, case, ended
 from tests.reports.story import LEASE_MS, Story, srv_ms
 
 # --- J20: the call that ends a lease says what its handler did -------------------------------------------------------------
@@ -28,19 +28,19 @@ def finished_though_its_handler_raised(story: Story, job: str) -> None:
 
 @case(("J20", "given up though done"))
 def retried_though_its_handler_returned(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3), at=3.1, delay_ms=100)
+    ended(story, job, "retry", handler="ok", delay_ms=100)
     story.run(W1, job, 3.3)
 
 
 @case()
 def retried_after_its_handler_raised(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100)
+    ended(story, job, "retry", handler="fail", delay_ms=100)
     story.run(W1, job, 3.3)
 
 
 @case()
 def released_before_any_handler_started(story: Story, job: str) -> None:
-    story.end("release", story.leased(W1, job, 3), at=3.1)
+    ended(story, job, "release")
     story.run(W3, job, 3.3)
 
 

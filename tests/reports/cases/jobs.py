@@ -1,56 +1,45 @@
 """Cases of J4 (no job is lost), J5 (none comes from nowhere) and J6 (each is finished exactly once)."""
 
-from tests.reports.cases.base import W1, W2, W3, W4, case
+from tests.reports.cases.base import W1, W2, W3, W4, case, ended, told
 from tests.reports.story import END_S, Story, Token, crc_of, incarnation, ns, srv_ms
+
+LOST, OPEN_END, DOUBLED = ("J4", "lost"), ("J4", "open end", "possible"), ("J6", "doubled")
+UNBURIED, UNFINISHED = ("J4", "dead unburied"), ("J4", "done unfinished")
 
 # --- J4: no job is lost --------------------------------------------------------------------------------------------------
 
 
-@case(("J4", "lost"))
-def enqueued_and_gone(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
+told("enqueued-and-gone", lambda story, job: story.enqueue(job, 2), LOST)
 
 
-@case()
-def gone_unclaimed_after_it_expired(story: Story, job: str) -> None:
-    story.enqueue(job, 2, expires_ms=1_000)
+told("gone-unclaimed-after-it-expired", lambda story, job: story.enqueue(job, 2, expires_ms=1_000))
 
 
-@case(("J4", "lost"))
+@case(LOST)
 def claimed_before_it_expired_and_gone(story: Story, job: str) -> None:
     story.enqueue(job, 2, expires_ms=5_000)
     story.start(story.claim(W1, job, 3), 3.1, took=0.1)
 
 
-@case(("J4", "lost"))
-def claimed_and_gone(story: Story, job: str) -> None:
-    story.start(story.leased(W1, job, 3), 3.1, took=0.1)
+told("claimed-and-gone", lambda story, job: story.start(story.leased(W1, job, 3), 3.1, took=0.1), LOST)
 
 
-@case(("J4", "lost"))
+@case(LOST)
 def an_enqueue_without_an_answer_created_a_job_that_was_claimed_and_is_gone(story: Story, job: str) -> None:
     story.enqueue(job, 2, reply="info")
     story.claim(W1, job, 3)
 
 
-@case(("J4", "lost"))
-def a_refused_finish_finishes_nothing(story: Story, job: str) -> None:
-    story.end("finish", story.leased(W1, job, 3), at=3.1, result="stale")
+told("a-refused-finish-finishes-nothing", lambda story, job: ended(story, job, "finish", result="stale"), LOST)
 
 
-@case(("J4", "open end", "possible"))
-def an_unanswered_finish_may_have_ended_it(story: Story, job: str) -> None:
-    story.end("finish", story.leased(W1, job, 3), at=3.1, reply="info")
+told("an-unanswered-finish-may-have-ended-it", lambda story, job: ended(story, job, "finish", reply="info"), OPEN_END)
 
 
-@case(("J4", "open end", "possible"))
-def a_finish_never_completed_may_have_ended_it(story: Story, job: str) -> None:
-    story.end("finish", story.leased(W1, job, 3), at=3.1, reply=None)
+told("a-finish-never-completed-may-have-ended-it", lambda story, job: ended(story, job, "finish", reply=None), OPEN_END)
 
 
-@case(("J4", "open end", "possible"))
-def an_item_of_unknown_result_may_have_ended_it(story: Story, job: str) -> None:
-    story.end("finish", story.leased(W1, job, 3), at=3.1, result="unknown")
+told("an-item-of-unknown-result-may-have-ended-it", lambda story, job: ended(story, job, "finish", result="unknown"), OPEN_END)
 
 
 def run_again_after_an_end_without_an_answer(story: Story, job: str, f: str) -> Token:
@@ -63,44 +52,40 @@ def run_again_after_an_end_without_an_answer(story: Story, job: str, f: str) -> 
     return second
 
 
-@case(("J4", "lost"))
+@case(LOST)
 def an_unanswered_finish_of_an_older_lease_excuses_no_loss(story: Story, job: str) -> None:
     story.end("retry", run_again_after_an_end_without_an_answer(story, job, "finish"), at=12.4, delay_ms=100)
 
 
-@case(("J4", "lost"))
+@case(LOST)
 def an_unanswered_finish_of_a_lease_that_was_reaped_excuses_no_loss(story: Story, job: str) -> None:
     token = story.handled(W1, job, 3)
     story.end("finish", token, at=3.1, reply="info")
     story.reap(W3, token, 12.1)
 
 
-@case(("J4", "dead unburied"))
+@case(UNBURIED)
 def an_unanswered_retry_of_an_older_lease_buries_nothing(story: Story, job: str) -> None:
     story.end("retry", run_again_after_an_end_without_an_answer(story, job, "retry"), at=12.4, delay_ms=100)
     story.at_end["dead"].append((job, srv_ms(13)))
 
 
-@case(("J4", "done unfinished"))
+@case(UNFINISHED)
 def done_though_only_an_older_lease_may_have_finished_it(story: Story, job: str) -> None:
     story.end("retry", run_again_after_an_end_without_an_answer(story, job, "finish"), at=12.4, delay_ms=100)
     story.at_end["done"].append((job, srv_ms(13)))
 
 
-@case(("J4", "open end", "possible"))
+@case(OPEN_END)
 def an_unanswered_finish_of_the_newest_lease_may_have_ended_it(story: Story, job: str) -> None:
     story.end("finish", run_again_after_an_end_without_an_answer(story, job, "retry"), at=12.4, reply="info")
 
 
-@case(("J4", "lost"))
-def an_unanswered_release_takes_no_job_away(story: Story, job: str) -> None:
-    story.end("release", story.leased(W1, job, 3), at=3.1, reply="info")
+told("an-unanswered-release-takes-no-job-away", lambda story, job: ended(story, job, "release", reply="info"), LOST)
 
 
-@case(("J4", "lost"))
-def an_unanswered_bury_takes_no_job_away(story: Story, job: str) -> None:
-    """Had it happened, the job were dead."""
-    story.end("bury", story.handled(W1, job, 3), at=3.1, reply="info")
+# Had it happened, the job were dead.
+told("an-unanswered-bury-takes-no-job-away", lambda story, job: ended(story, job, "bury", handler="ok", reply="info"), LOST)
 
 
 @case(("J4", "not done"), ("J13", "left over"))
@@ -137,62 +122,56 @@ def gone_from_the_snapshot_while_a_claim_moved_it(story: Story, job: str) -> Non
     story.leased(W1, job, END_S + 0.1, enqueued=END_S - 0.3)
 
 
-@case(("J4", "lost"))
+@case(LOST)
 def listed_though_its_enqueue_was_never_answered_and_gone_at_the_end(story: Story, job: str) -> None:
     """A snapshot that lists it proves that it existed."""
     story.enqueue(job, 40, reply="info")
     story.at_deadline["waiting"].append((job, 0))
 
 
-@case(("J4", "done unfinished"))
+@case(UNFINISHED)
 def done_and_never_finished(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     story.at_end["done"].append((job, srv_ms(3)))
 
 
-@case(("J4", "done unfinished"))
+@case(UNFINISHED)
 def done_though_its_finish_was_refused(story: Story, job: str) -> None:
-    story.end("finish", story.handled(W1, job, 3), at=3.1, result="stale")
-    story.at_end["done"].append((job, srv_ms(3.1)))
+    ended(story, job, "finish", handler="ok", result="stale", left="done")
 
 
-@case(("J4", "dead unburied"))
+@case(UNBURIED)
 def dead_and_never_buried(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100)
+    ended(story, job, "retry", handler="fail", delay_ms=100)
     story.at_end["dead"].append((job, srv_ms(3.3)))
 
 
 @case()
 def buried_by_its_last_retry(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100, outcome="buried")
-    story.at_end["dead"].append((job, srv_ms(3.1)))
+    ended(story, job, "retry", handler="fail", delay_ms=100, outcome="buried", left="dead")
 
 
 @case()
 def buried_by_a_retry_that_was_never_answered(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3), at=3.1, delay_ms=100, reply="info")
-    story.at_end["dead"].append((job, srv_ms(3.1)))
+    ended(story, job, "retry", handler="ok", delay_ms=100, reply="info", left="dead")
 
 
-@case(("J4", "dead unburied"))
+@case(UNBURIED)
 def dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
     """Rule 12: the first crash is free."""
-    story.reap(W3, story.handled(W1, job, 3), 12.1)
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, story.handled(W1, job, 3), 12.1, left="dead")
 
 
-@case(("J4", "dead unburied"))
+@case(UNBURIED)
 def dead_since_a_reap_that_says_it_was_only_reaped(story: Story, job: str) -> None:
     """Rule 12: a reap that buries says so."""
-    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=3)
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=3, left="dead")
 
 
-@case(("J4", "dead unburied"))
+@case(UNBURIED)
 def buried_by_the_reap_of_its_first_crash(story: Story, job: str) -> None:
     """Rule 12: the first crash is free, whatever the reap says."""
-    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=1, result="buried")
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=1, result="buried", left="dead")
 
 
 @case()
@@ -200,16 +179,14 @@ def buried_by_the_reap_of_its_last_crash(story: Story, job: str) -> None:
     """Rule 12: it was marked started before its handler ran; whether that ever ran, the killed worker could not say any more."""
     token = story.leased(W1, job, 3)
     story.mark(token, 3.01)
-    story.reap(W3, token, 12.1, crashes=3, result="buried")
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, token, 12.1, crashes=3, result="buried", left="dead")
 
 
 @case(("J4", "dead unstarted"))
 def buried_by_a_reap_though_it_was_never_marked_or_started(story: Story, job: str) -> None:
     token = story.leased(W1, job, 3)
     story.mark(token, 3.01, result="stale")
-    story.reap(W3, token, 12.1, crashes=3, result="buried")
-    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.reap(W3, token, 12.1, crashes=3, result="buried", left="dead")
 
 
 @case()
@@ -247,7 +224,7 @@ def left_out_of_the_completion_of_its_enqueue(story: Story, job: str) -> None:
     story.run(W1, job, 3.1)
 
 
-@case(("J4", "lost"), ("J13", "stuck waiting"))
+@case(LOST, ("J13", "stuck waiting"))
 def left_out_of_the_completion_of_its_enqueue_and_listed_and_gone(story: Story, job: str) -> None:
     told_of_the_mate_only(story, job, reply="ok", result="refused")
     story.at_deadline["waiting"].append((job, 0))
@@ -266,17 +243,11 @@ def a_corrupt_job_that_nobody_enqueued(story: Story, job: str) -> None:
     story.at_end["dead"].append((job, srv_ms(3)))
 
 
-@case(("J4", "dead unstarted"))
-def buried_without_a_handler_start(story: Story, job: str) -> None:
-    """Rule 33: it is in a state, and all the same it never had its run."""
-    story.end("bury", story.leased(W1, job, 3), at=3.1)
-    story.at_end["dead"].append((job, srv_ms(3.1)))
+# Rule 33: it is in a state, and all the same it never had its run.
+told("buried-without-a-handler-start", lambda story, job: ended(story, job, "bury", left="dead"), ("J4", "dead unstarted"))
 
 
-@case()
-def buried_after_its_runs(story: Story, job: str) -> None:
-    story.end("bury", story.handled(W1, job, 3, end="fail"), at=3.1)
-    story.at_end["dead"].append((job, srv_ms(3.1)))
+told("buried-after-its-runs", lambda story, job: ended(story, job, "bury", handler="fail", left="dead"))
 
 
 @case()
@@ -297,22 +268,16 @@ def finished_and_done(story: Story, job: str) -> None:
     story.at_end["done"].append((job, srv_ms(2.1)))
 
 
-@case()
-def an_unanswered_enqueue_that_is_nowhere(story: Story, job: str) -> None:
-    story.enqueue(job, 2, reply=None)
+told("an-unanswered-enqueue-that-is-nowhere", lambda story, job: story.enqueue(job, 2, reply=None))
 
 
-@case()
-def a_failed_enqueue_that_is_nowhere(story: Story, job: str) -> None:
-    story.enqueue(job, 2, reply="fail")
+told("a-failed-enqueue-that-is-nowhere", lambda story, job: story.enqueue(job, 2, reply="fail"))
 
 
 # --- J5: no job comes from nowhere ---------------------------------------------------------------------------------------
 
 
-@case(("J5", "from nowhere"))
-def claimed_and_never_enqueued(story: Story, job: str) -> None:
-    story.run(W1, job, 3)
+told("claimed-and-never-enqueued", lambda story, job: story.run(W1, job, 3), ("J5", "from nowhere"))
 
 
 @case(("J5", "from nowhere"))
@@ -327,14 +292,10 @@ def claimed_though_its_enqueue_was_refused(story: Story, job: str) -> None:
     story.run(W1, job, 3)
 
 
-@case(("J5", "appeared"), ("J13", "left over"))
-def waiting_and_never_enqueued(story: Story, job: str) -> None:
-    story.left("waiting", job, 0)
+told("waiting-and-never-enqueued", lambda story, job: story.left("waiting", job, 0), ("J5", "appeared"), ("J13", "left over"))
 
 
-@case(("J5", "appeared"), ("J4", "done unfinished"))
-def done_and_never_enqueued(story: Story, job: str) -> None:
-    story.at_end["done"].append((job, 0))
+told("done-and-never-enqueued", lambda story, job: story.at_end["done"].append((job, 0)), ("J5", "appeared"), UNFINISHED)
 
 
 @case(("J5", "unclaimed"))
@@ -428,25 +389,23 @@ def a_callback_that_the_end_of_another_job_has_made(story: Story, job: str) -> N
 # --- J6: every job is finished exactly once ------------------------------------------------------------------------------
 
 
-@case(("J6", "doubled"))
+@case(DOUBLED)
 def finished_by_two_leases_one_after_the_other(story: Story, job: str) -> None:
     story.life(W1, job, 2)
     story.run(W3, job, 5)
 
 
-@case(("J6", "doubled"))
+@case(DOUBLED)
 def finished_once_by_answer_and_once_by_repetition(story: Story, job: str) -> None:
     story.life(W1, job, 2)
     story.finish(story.claim(W3, job, 5), 5.2, start=5.15, took=0.04, effect=5.1, result="repeated")
 
 
-@case(("J6", "doubled"))
-def one_lease_whose_finish_was_accepted_twice(story: Story, job: str) -> None:
-    """`ok`, not `repeated`: the server finished it a second time."""
-    story.end("finish", story.life(W1, job, 2), at=3)
+# `ok`, not `repeated`: the server finished it a second time.
+told("one-lease-whose-finish-was-accepted-twice", lambda story, job: story.end("finish", story.life(W1, job, 2), at=3), DOUBLED)
 
 
-@case(("J6", "doubled"))
+@case(DOUBLED)
 def one_lease_whose_finish_was_accepted_twice_in_one_call(story: Story, job: str) -> None:
     token = story.handled(W1, job, 3)
     story.effect(token, 3.05)
@@ -485,14 +444,10 @@ def created_by_two_enqueues(story: Story, job: str) -> None:
     story.run(W1, job, 3, enqueued=1.5)
 
 
-@case(("J6", "no effect"))
-def finished_without_an_effect(story: Story, job: str) -> None:
-    story.end("finish", story.handled(W1, job, 3), at=3.1)
+told("finished-without-an-effect", lambda story, job: ended(story, job, "finish", handler="ok"), ("J6", "no effect"))
 
 
-@case(("J6", "two effects"))
-def finished_with_two_effects_of_one_lease(story: Story, job: str) -> None:
-    story.effect(story.life(W1, job, 2), 4)
+told("finished-with-two-effects-of-one-lease", lambda story, job: story.effect(story.life(W1, job, 2), 4), ("J6", "two effects"))
 
 
 @case()

@@ -1,7 +1,9 @@
 """Cases of J1 (no two workers hold a job at once) and J3 (no stale call is accepted)."""
 
-from tests.reports.cases.base import W1, W2, W3, case
+from tests.reports.cases.base import W1, W2, W3, case, ended, told
 from tests.reports.story import Story, Token, srv_ms
+
+STALE_END, AFTER_END = ("J3", "stale end"), ("J3", "call after end")
 
 # --- J1: no two workers hold a job at once -------------------------------------------------------------------------------
 
@@ -45,14 +47,14 @@ def second_claim_after_the_lease_ended(story: Story, job: str) -> None:
 
 @case(("J1", "overlap"))
 def second_claim_though_the_end_of_the_first_lease_was_refused(story: Story, job: str) -> None:
-    story.end("finish", story.handled(W1, job, 3), at=3.1, result="stale")
+    ended(story, job, "finish", handler="ok", result="stale")
     story.run(W3, job, 3.2)
 
 
 @case(("J1", "overlap"))
 def second_claim_though_the_end_of_the_first_lease_failed(story: Story, job: str) -> None:
     """It failed: no copy of it was or will be applied."""
-    story.end("finish", story.handled(W1, job, 3), at=3.1, reply="fail")
+    ended(story, job, "finish", handler="ok", reply="fail")
     story.run(W3, job, 3.2)
 
 
@@ -183,30 +185,22 @@ def one_stale_token_accepted_inside_a_batch(story: Story, job: str) -> None:
     story.end("finish", owner, at=13.5, result="stale")
 
 
-@case(("J3", "stale end"))
+@case(STALE_END)
 def the_zombies_retry_is_accepted(story: Story, job: str) -> None:
     story.end("retry", taken_over(story, job, end="fail"), at=13.2, delay_ms=100)
 
 
-@case(("J3", "stale end"))
-def the_zombies_bury_is_accepted(story: Story, job: str) -> None:
-    story.end("bury", taken_over(story, job, end="fail"), at=13.2)
+told("the-zombies-bury-is-accepted", lambda story, job: story.end("bury", taken_over(story, job, end="fail"), at=13.2), STALE_END)
 
 
-@case(("J3", "stale end"))
-def the_zombies_release_is_accepted(story: Story, job: str) -> None:
-    story.end("release", taken_over(story, job), at=13.2)
+told("the-zombies-release-is-accepted", lambda story, job: story.end("release", taken_over(story, job), at=13.2), STALE_END)
 
 
-@case(("J3", "stale end"))
-def the_zombies_mark_is_accepted(story: Story, job: str) -> None:
-    """It would start a handler for a job that another worker has finished."""
-    story.mark(taken_over(story, job), 13.2)
+# It would start a handler for a job that another worker has finished.
+told("the-zombies-mark-is-accepted", lambda story, job: story.mark(taken_over(story, job), 13.2), STALE_END)
 
 
-@case(("J3", "stale extend"))
-def the_zombies_extend_is_accepted(story: Story, job: str) -> None:
-    story.extend(taken_over(story, job), 13.2)
+told("the-zombies-extend-is-accepted", lambda story, job: story.extend(taken_over(story, job), 13.2), ("J3", "stale extend"))
 
 
 @case(("J3", "stale"))
@@ -234,17 +228,15 @@ def a_finish_is_accepted_after_the_release_of_its_lease(story: Story, job: str) 
     story.end("finish", token, at=3.2)
 
 
-@case(("J3", "call after end"), ("J20", "given up though done"))
+@case(AFTER_END, ("J20", "given up though done"))
 def a_retry_is_accepted_after_the_finish_of_its_lease(story: Story, job: str) -> None:
     story.end("retry", story.life(W1, job, 2), at=3, delay_ms=100)
 
 
-@case(("J3", "call after end"))
-def an_extend_is_accepted_after_the_finish_of_its_lease(story: Story, job: str) -> None:
-    story.extend(story.life(W1, job, 2), 3)
+told("an-extend-is-accepted-after-the-finish-of-its-lease", lambda story, job: story.extend(story.life(W1, job, 2), 3), AFTER_END)
 
 
-@case(("J3", "call after end"))
+@case(AFTER_END)
 def a_mark_is_accepted_after_the_release_of_its_lease(story: Story, job: str) -> None:
     token = story.leased(W1, job, 3)
     story.end("release", token, at=3.1)
@@ -252,10 +244,8 @@ def a_mark_is_accepted_after_the_release_of_its_lease(story: Story, job: str) ->
     story.run(W3, job, 4)
 
 
-@case()
-def calls_that_crossed_the_finish_of_their_lease(story: Story, job: str) -> None:
-    """Both were sent before the finish was answered; the extend was the first to be applied."""
-    story.extend(story.life(W1, job, 2), 2.0695)
+# Both were sent before the finish was answered; the extend was the first to be applied.
+told("calls-that-crossed-the-finish-of-their-lease", lambda story, job: story.extend(story.life(W1, job, 2), 2.0695))
 
 
 @case()

@@ -1,6 +1,6 @@
 """Cases of J13: jobs that are stuck after the last heal, and jobs in hand at a kill. Workers and kills: see test_runs."""
 
-from tests.reports.cases.base import W1, W2, W3, W4, case
+from tests.reports.cases.base import W1, W2, W3, W4, case, ended, told
 from tests.reports.story import DEADLINE_S, END_S, HEALED_S, Story, srv_ms
 
 # --- J13: nothing is stuck (jobs; workers and kills are in test_liveness) ------------------------------------------------
@@ -89,19 +89,19 @@ def claimed_and_given_back_for_ever(story: Story, job: str) -> None:
 
 @case()
 def delayed_at_the_end_by_the_long_delay_of_a_retry(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=3_600_000)
+    ended(story, job, "retry", handler="fail", delay_ms=3_600_000)
     story.left("delayed", job, srv_ms(3_603.1))
 
 
 @case()
 def delayed_at_the_end_by_the_long_delay_of_a_retry_without_an_answer(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3), at=3.1, delay_ms=3_600_000, reply="info")
+    ended(story, job, "retry", handler="ok", delay_ms=3_600_000, reply="info")
     story.left("delayed", job, srv_ms(3_603.1))
 
 
 @case(("J13", "left over"))
 def delayed_at_the_end_for_longer_than_its_retry_asked_for(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100)
+    ended(story, job, "retry", handler="fail", delay_ms=100)
     story.left("delayed", job, srv_ms(3_603.1))
 
 
@@ -194,8 +194,7 @@ def in_hand_and_buried_by_the_reap_as_poison(story: Story, job: str) -> None:
 
 @case(("J4", "dead unburied"))
 def in_hand_and_dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
-    story.reap(W1, story.handled(W2, job, 9.5, enqueued=9, took=None), 18.6)
-    story.at_end["dead"].append((job, srv_ms(18.6)))
+    story.reap(W1, story.handled(W2, job, 9.5, enqueued=9, took=None), 18.6, left="dead")
 
 
 @case()
@@ -233,6 +232,4 @@ def lost_by_the_worker_before_it_was_killed_and_not_run_since(story: Story, job:
     story.at_end["waiting"].append((job, 0))
 
 
-@case()
-def ended_by_the_worker_before_it_was_killed(story: Story, job: str) -> None:
-    story.life(W2, job, 9)
+told("ended-by-the-worker-before-it-was-killed", lambda story, job: story.life(W2, job, 9))

@@ -3,13 +3,12 @@
 Each case has a part of the time before the faults (2 to 9 s) and after them (42 to 62 s) for itself.
 """
 
-from functools import partial
 from typing import Any
 
-from tests.reports.cases.base import SCENARIO_CASES, W1, W3, case
+from tests.reports.cases.base import W1, W3
+from tests.reports.cases.base import case_in_scenario as case
+from tests.reports.cases.base import told_in_scenario as told
 from tests.reports.story import Story, Token
-
-waiting = partial(case, among=SCENARIO_CASES)
 
 #: The live workers of the run, and the places that each of them has.
 WORKERS = (W1, W3, "worker-4")
@@ -38,74 +37,52 @@ def finish(story: Story, token: Token, begin: float, end: float) -> None:
     story.finish(token, end - 0.005, start=begin + 0.002, took=end - begin - 0.01, effect=end - 0.008)
 
 
-@waiting()
-def claimed_within_the_bound(story: Story, job: str) -> None:
-    waits(story, job, 2.0, 0.95)
+told("claimed-within-the-bound", lambda story, job: waits(story, job, 2.0, 0.95))
 
 
-@waiting(("J22", "late pickup"))
-def waits_while_all_are_idle(story: Story, job: str) -> None:
-    waits(story, job, 2.0, 1.5)
+told("waits-while-all-are-idle", lambda story, job: waits(story, job, 2.0, 1.5), ("J22", "late pickup"))
 
 
-@waiting()
+@case()
 def waits_while_all_are_full(story: Story, job: str) -> None:
     fill(story, job, 4.0, 5.5, *WORKERS * PLACES)
     waits(story, job, 4.1, 1.35)
 
 
-@waiting(("J22", "late pickup"))
+@case(("J22", "late pickup"))
 def waits_while_one_worker_has_one_place(story: Story, job: str) -> None:
     fill(story, job, 6.0, 7.5, *(WORKERS * PLACES)[1:])
     waits(story, job, 6.1, 1.3)
 
 
-@waiting()
+@case()
 def no_worker_was_idle_for_long_enough(story: Story, job: str) -> None:
     fill(story, job, 43.0, 43.2, *WORKERS * PLACES)
     waits(story, job, 42.3, 1.6)
 
 
-@waiting()
-def waits_for_its_delay(story: Story, job: str) -> None:
-    waits(story, job, 45.0, 2.5, delay_ms=2_000)
+told("waits-for-its-delay", lambda story, job: waits(story, job, 45.0, 2.5, delay_ms=2_000))
 
 
-@waiting(("J22", "late pickup"))
-def waits_long_after_its_delay(story: Story, job: str) -> None:
-    waits(story, job, 45.0, 2.5, delay_ms=1_000)
+told("waits-long-after-its-delay", lambda story, job: waits(story, job, 45.0, 2.5, delay_ms=1_000), ("J22", "late pickup"))
 
 
-@waiting()
-def waits_for_the_limit_of_its_name(story: Story, job: str) -> None:
-    waits(story, job, 48.0, 1.5, name="limited")
+told("waits-for-the-limit-of-its-name", lambda story, job: waits(story, job, 48.0, 1.5, name="limited"))
 
 
-@waiting()
-def waits_for_another_job(story: Story, job: str) -> None:
-    waits(story, job, 48.0, 1.5, needs=["calm-worker-1-1"])
+told("waits-for-another-job", lambda story, job: waits(story, job, 48.0, 1.5, needs=["calm-worker-1-1"]))
 
 
-@waiting()
-def waits_for_a_certain_worker(story: Story, job: str) -> None:
-    waits(story, job, 48.0, 1.5, wants='{"capabilities":["heavy"]}')
+told("waits-for-a-certain-worker", lambda story, job: waits(story, job, 48.0, 1.5, wants='{"capabilities":["heavy"]}'))
 
 
-@waiting()
-def waits_during_a_fault(story: Story, job: str) -> None:
-    waits(story, job, 25.5, 4.0)
+told("waits-during-a-fault", lambda story, job: waits(story, job, 25.5, 4.0))
 
 
-@waiting()
-def nobody_knows_its_first_claim(story: Story, job: str) -> None:
-    waits(story, job, 50.0, 3.0, claims=2)
+told("nobody-knows-its-first-claim", lambda story, job: waits(story, job, 50.0, 3.0, claims=2))
 
 
-@waiting()
-def nobody_knows_when_it_was_enqueued(story: Story, job: str) -> None:
-    waits(story, job, 50.0, 3.0, reply=None)
+told("nobody-knows-when-it-was-enqueued", lambda story, job: waits(story, job, 50.0, 3.0, reply=None))
 
 
-@waiting()
-def workers_that_write_nothing_may_not_have_run(story: Story, job: str) -> None:
-    waits(story, job, SILENT_S[0] + 0.5, 3.0)
+told("workers-that-write-nothing-may-not-have-run", lambda story, job: waits(story, job, SILENT_S[0] + 0.5, 3.0))

@@ -1,12 +1,11 @@
 """Cases of J11 (rates hold). Each has a limit of its own: of a name that is called as the case, 3 claims in 1,000 ms."""
 
-from functools import partial
 from typing import Any
 
-from tests.reports.cases.base import SCENARIO_CASES, W1, W3, case
+from tests.reports.cases.base import W1, W3
+from tests.reports.cases.base import case_in_scenario as case
+from tests.reports.cases.base import told_in_scenario as told
 from tests.reports.story import Story, Token, srv_ms
-
-rated = partial(case, among=SCENARIO_CASES)
 
 #: The limit of a case, and of those whose windows are fixed.
 RATE = {"rate": 3, "per_ms": 1_000}
@@ -33,32 +32,28 @@ def finished(story: Story, token: Token, at: float) -> None:
     story.end("finish", token, at=at + 0.02, result_crc=7)
 
 
-@rated()
-def as_many_claims_as_the_rate_allows(story: Story, job: str) -> None:
-    ran(story, job, 45.0, 45.2, 45.4, 46.0, 46.2, 46.4)
+told("as-many-claims-as-the-rate-allows", lambda story, job: ran(story, job, 45.0, 45.2, 45.4, 46.0, 46.2, 46.4))
 
 
-@rated(("J11", "rate exceeded"))
-def one_claim_too_many(story: Story, job: str) -> None:
-    ran(story, job, 45.0, 45.2, 45.4, 45.99)
+told("one-claim-too-many", lambda story, job: ran(story, job, 45.0, 45.2, 45.4, 45.99), ("J11", "rate exceeded"))
 
 
-@rated(("J11", "rate exceeded"))
+@case(("J11", "rate exceeded"))
 def one_claim_too_many_in_a_window_that_slides(story: Story, job: str) -> None:
     ran(story, job, 45.8, 45.9, 45.95, 46.5)
 
 
-@rated()
+@case()
 def fixed_windows_that_are_both_full_at_their_border(story: Story, job: str) -> None:
     ran(story, job, 45.8, 45.9, 45.95, 46.0, 46.05, 46.1)
 
 
-@rated(("J11", "rate exceeded"))
+@case(("J11", "rate exceeded"))
 def fixed_window_with_one_claim_too_many(story: Story, job: str) -> None:
     ran(story, job, 45.0, 45.2, 45.4, 45.9)
 
 
-@rated()
+@case()
 def a_claim_that_is_delivered_again_counts_once(story: Story, job: str) -> None:
     ran(story, job, 45.0, 45.2)
     token = claimed(story, job, 9, 45.4)
@@ -68,20 +63,20 @@ def a_claim_that_is_delivered_again_counts_once(story: Story, job: str) -> None:
     finished(story, token, 45.7)
 
 
-@rated()
+@case()
 def a_claim_whose_own_time_nobody_knows(story: Story, job: str) -> None:
     ran(story, job, 45.0, 45.2, 45.4)
     finished(story, claimed(story, job, 9, 45.9, result="repeated"), 45.91)
 
 
-@rated()
+@case()
 def a_lease_that_is_given_back_unstarted(story: Story, job: str) -> None:
     ran(story, job, 45.0, 45.2)
     story.end("release", claimed(story, job, 8, 45.3), at=45.35)
     finished(story, claimed(story, job, 9, 45.4), 45.4)
 
 
-@rated(("J11", "rate exceeded"))
+@case(("J11", "rate exceeded"))
 def a_lease_that_is_retried_keeps_its_place(story: Story, job: str) -> None:
     ran(story, job, 45.0, 45.2)
     token = claimed(story, job, 8, 45.3)
@@ -90,19 +85,19 @@ def a_lease_that_is_retried_keeps_its_place(story: Story, job: str) -> None:
     finished(story, story.claim(W3, token.job, 45.4, told={"class": job, "lane": job, "claims": 2}), 45.4)
 
 
-@rated()
+@case()
 def a_slow_answer_leaves_open_when_the_claim_was(story: Story, job: str) -> None:
     finished(story, claimed(story, job, 9, 44.5, took=1.0), 45.6)
     ran(story, job, 45.0, 45.2, 45.4)
 
 
-@rated()
+@case()
 def the_clock_of_the_server_goes_back(story: Story, job: str) -> None:
     ran(story, job, 45.0, 45.2, 45.4)
     finished(story, claimed(story, job, 9, 47.0, srv_us=srv_ms(45.6) * 1_000), 47.0)
 
 
-@rated()
+@case()
 def jobs_of_another_name(story: Story, job: str) -> None:
     ran(story, job, 45.0, 45.2, 45.4)
     ran(story, f"{job}-other", 45.5, 45.6)

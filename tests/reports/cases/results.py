@@ -1,11 +1,11 @@
 """Cases of J23 (results stay with their jobs)."""
 
-from functools import partial
+from typing import Any
 
-from tests.reports.cases.base import SCENARIO_CASES, W1, W3, case
+from tests.reports.cases.base import W1, W3
+from tests.reports.cases.base import case_in_scenario as case
+from tests.reports.cases.base import told_in_scenario as told
 from tests.reports.story import Story, Token
-
-returning = partial(case, among=SCENARIO_CASES)
 
 #: For how long results are kept in the run of these cases.
 RETENTION_MS = 10_000
@@ -19,42 +19,24 @@ def handled(story: Story, job: str, *, returned: int | None = 1, at: float = 46.
     return token
 
 
-@returning()
-def result_that_a_caller_gets(story: Story, job: str) -> None:
-    story.end("finish", handled(story, job), at=46.1, result_crc=1)
-    story.read(job, 47.0, result_crc=1)
+def finished(story: Story, job: str, sent: int | None = 1, **read: Any) -> None:
+    """A job whose finish has sent this, and a caller that reads it."""
+    more: dict[str, Any] = {} if sent is None else {"result_crc": sent}
+    story.end("finish", handled(story, job), at=46.1, **more)
+    if read:
+        story.read(job, 47.0, **read)
 
 
-@returning(("J23", "wrong result"))
-def result_of_another_job(story: Story, job: str) -> None:
-    story.end("finish", handled(story, job), at=46.1, result_crc=1)
-    story.read(job, 47.0, result_crc=2)
+told("result-that-a-caller-gets", lambda story, job: finished(story, job, result_crc=1))
+told("result-of-another-job", lambda story, job: finished(story, job, result_crc=2), ("J23", "wrong result"))
+CHANGED, LOST = ("J23", "result changed"), ("J23", "result lost")
+told("worker-that-sends-the-result-of-another-job", lambda story, job: finished(story, job, 2, result_crc=2), CHANGED)
+told("worker-that-sends-no-result", lambda story, job: finished(story, job, None), ("J23", "result not sent"))
+told("caller-that-gets-no-value-of-a-finished-job", lambda story, job: finished(story, job, result="finished"), LOST)
+told("caller-that-hears-of-no-end", lambda story, job: finished(story, job, result=None), LOST)
 
 
-@returning(("J23", "result changed"))
-def worker_that_sends_the_result_of_another_job(story: Story, job: str) -> None:
-    story.end("finish", handled(story, job), at=46.1, result_crc=2)
-    story.read(job, 47.0, result_crc=2)
-
-
-@returning(("J23", "result not sent"))
-def worker_that_sends_no_result(story: Story, job: str) -> None:
-    story.end("finish", handled(story, job), at=46.1)
-
-
-@returning(("J23", "result lost"))
-def caller_that_gets_no_value_of_a_finished_job(story: Story, job: str) -> None:
-    story.end("finish", handled(story, job), at=46.1, result_crc=1)
-    story.read(job, 47.0)
-
-
-@returning(("J23", "result lost"))
-def caller_that_hears_of_no_end(story: Story, job: str) -> None:
-    story.end("finish", handled(story, job), at=46.1, result_crc=1)
-    story.read(job, 47.0, result=None)
-
-
-@returning()
+@case()
 def result_that_its_server_has_kept_for_as_long_as_it_must(story: Story, job: str) -> None:
     """It was kept from 46.1 s on; the worker heard of that 3 s later."""
     token = handled(story, job)
@@ -62,26 +44,26 @@ def result_that_its_server_has_kept_for_as_long_as_it_must(story: Story, job: st
     story.read(job, 46.2 + RETENTION_MS / 1_000)
 
 
-@returning()
+@case()
 def caller_that_asks_too_early(story: Story, job: str) -> None:
     token = handled(story, job)
     story.read(job, 46.06, result=None)
     story.end("finish", token, at=46.1, result_crc=1)
 
 
-@returning()
+@case()
 def handler_that_returned_nothing(story: Story, job: str) -> None:
     story.end("finish", handled(story, job, returned=None), at=46.1)
     story.read(job, 47.0)
 
 
-@returning()
+@case()
 def result_of_a_finish_that_was_not_answered(story: Story, job: str) -> None:
     story.end("finish", handled(story, job), at=46.1, reply=None, result_crc=1)
     story.read(job, 47.0, result_crc=1)
 
 
-@returning(("J23", "wrong result"))
+@case(("J23", "wrong result"))
 def result_of_a_refused_finish(story: Story, job: str) -> None:
     zombie = handled(story, job, at=42.0, worker=W3)
     story.reap(W1, zombie, 51.1)
@@ -93,7 +75,7 @@ def result_of_a_refused_finish(story: Story, job: str) -> None:
     story.read(job, 52.0, result_crc=1)
 
 
-@returning()
+@case()
 def result_of_the_run_that_counts(story: Story, job: str) -> None:
     story.end("retry", handled(story, job), at=46.1, delay_ms=0)
     again = story.claim(W3, job, 46.2)

@@ -3,8 +3,10 @@
 A lease whose fence fell is stale as soon as it has it, so that J3 is in the closure of J2.
 """
 
-from tests.reports.cases.base import W1, W3, case
+from tests.reports.cases.base import W1, W3, case, ended
 from tests.reports.story import Story, srv_ms
+
+EARLY = ("J8", "early")
 
 # --- J2: fences rise and tokens are unique -------------------------------------------------------------------------------
 
@@ -62,25 +64,25 @@ def claims_that_overlap_may_be_answered_in_any_order(story: Story, job: str) -> 
 # --- J8: no job is claimed before it is due ------------------------------------------------------------------------------
 
 
-@case(("J8", "early"))
+@case(EARLY)
 def claimed_before_the_due_time_that_its_claim_states(story: Story, job: str) -> None:
     story.run(W1, job, 3, enqueued=2, told={"due_ms": srv_ms(3.001)})
 
 
-@case(("J8", "early"))
+@case(EARLY)
 def claimed_before_the_delay_of_its_enqueue_was_over(story: Story, job: str) -> None:
     """The claim says nothing of a delay."""
     story.enqueue(job, 2, delay_ms=1_001)
     story.run(W1, job, 3, told={"due_ms": 0})
 
 
-@case(("J8", "early"))
+@case(EARLY)
 def claimed_before_the_delay_of_its_retry_was_over(story: Story, job: str) -> None:
-    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=500)
+    ended(story, job, "retry", handler="fail", delay_ms=500)
     story.run(W3, job, 3.599)
 
 
-@case(("J8", "early"))
+@case(EARLY)
 def claimed_early_by_the_servers_clock_though_late_by_ours(story: Story, job: str) -> None:
     story.enqueue(job, 2, delay_ms=1_000)
     story.run(W1, job, 4, srv_us=srv_ms(3) * 1_000 - 1, deadline_ms=srv_ms(12))
@@ -103,7 +105,7 @@ def claimed_when_it_was_due_to_the_millisecond(story: Story, job: str) -> None:
 @case()
 def claimed_again_at_once_after_a_release(story: Story, job: str) -> None:
     """Its retry was longer ago than its delay; a release asks for none."""
-    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=500)
+    ended(story, job, "retry", handler="fail", delay_ms=500)
     story.end("release", story.claim(W3, job, 3.6), at=3.61)
     story.run(W1, job, 3.62)
 
@@ -127,7 +129,7 @@ def claimed_after_a_retry_whose_answer_is_a_repeat(story: Story, job: str) -> No
 @case()
 def claimed_though_its_last_retry_buried_it_before_it_was_requeued(story: Story, job: str) -> None:
     """A delay counts for a job that was put back, not for one that was buried."""
-    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=60_000, outcome="buried")
+    ended(story, job, "retry", handler="fail", delay_ms=60_000, outcome="buried")
     story.run(W3, job, 5)
 
 
@@ -150,7 +152,7 @@ def claimed_and_handled_with_another_payload(story: Story, job: str) -> None:
 
 @case(("J16", "claimed changed"))
 def claimed_with_another_payload_the_second_time(story: Story, job: str) -> None:
-    story.end("release", story.leased(W1, job, 3), at=3.1)
+    ended(story, job, "release")
     story.run(W3, job, 4, told={"crc": 2**32 - 1})
 
 

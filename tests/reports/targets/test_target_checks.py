@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 from record.history import LoadedFile
 from reports.targets.facts import build, collect
 from reports.targets.judge import decide, doubtful
-from reports.targets.promise import promise_faults
 from tests.reports.targets.story import AT_LEAST, AT_MOST, Story, good, spec
 
 Decide = Callable[[dict[str, Any], list[LoadedFile]], dict[str, Any]]
@@ -214,18 +213,3 @@ def test_what_needs_tokens_is_said_to_be_unknowable_and_never_passed(judged: Dec
     unknowable = {one["check"] for one in decided["cannot_be_known"]}
     assert {"J1", "J2", "J3"} <= unknowable
     assert unknowable.isdisjoint(check["id"] for check in decided["checks"])
-
-
-EMPTY_PROMISES = [
-    ({"promise": None}, "promise is None, it must be an object"),
-    ({"promise": {**AT_LEAST, "delivery": "often"}}, "promise.delivery is 'often', it must be"),
-    ({"promise": {**AT_LEAST, "recovery_bound_ms": 0}}, "promise.recovery_bound_ms is 0, it must be a whole number above 0"),
-    ({"promise": {**AT_LEAST, "source": ""}}, "promise.source is missing"),
-    ({"slack_ms": -1}, "slack_ms is -1, it must be a whole number of at least 0"),
-]
-
-
-@pytest.mark.parametrize(("change", "words"), EMPTY_PROMISES)
-def test_a_promise_that_says_nothing_is_refused(change: dict[str, Any], words: str) -> None:
-    assert promise_faults(spec(AT_LEAST)) == []
-    assert any(words in fault for fault in promise_faults({**spec(AT_LEAST), **change}))
