@@ -22,8 +22,7 @@ from chaos.verbs import VERBS
 from engine import Queue, testing
 from record.environment import recording
 from tests.chaos import judged
-from tests.engine.helpers import warm
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import wait_until, warm
 from tests.given import Output, Patch
 
 #: Long enough that each tenant and unique key of the load occurs.

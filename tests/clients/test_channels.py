@@ -12,10 +12,9 @@ from engine.http.settings import HttpSettings
 from tests.clients.conftest import TOKEN, meanwhile
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay, Rule
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.channels.desk import SECRET, base64_of, token
 from tests.engine.http.serving import served
+from tests.engine.using import refused, wait_until
 
 pytestmark = pytest.mark.feature("DS33", model="dsps")
 POLL = "GET /channel/news/subscription/polling/ada"

@@ -11,9 +11,8 @@ from engine.http.settings import HttpSettings, Token
 from tests.clients.conftest import TOKEN, add, fail, working
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import served
+from tests.engine.using import refused, wait_until
 
 pytestmark = pytest.mark.feature("BN35")
 ENQUEUE, BATCH, RESULT = "POST /api/queues/emails/jobs", "POST /api/queues/emails/jobs/batch", "/result"

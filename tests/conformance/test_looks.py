@@ -13,8 +13,7 @@ from engine.ops.looks import Count, Listing, Look, NoteProgress, Page, ReadEvent
 from tests.conformance.declared import attempts
 from tests.conformance.desk import STATES, ModelDesk
 from tests.conformance.models import FOREIGN, only
-from tests.engine.desk import LEASE_MS
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, LEASE_MS, wait_until
 
 #: In which a job stands in a list on each model.
 LISTED = STATES[:4]

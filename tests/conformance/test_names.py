@@ -7,8 +7,7 @@ from engine import Handlers, Malformed, Queue, Worker, models
 from engine.models import Spec
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, each, key_of, kind_of, put_raw, read_back, waiting_of
-from tests.engine.helpers.producing import refused
-from tests.engine.ops import Bury, EnqueueMany, Failure
+from tests.engine.using import Bury, EnqueueMany, Failure, refused
 
 #: What programs check as little as each other: separators of keys and records, globs, quotes, controls, other alphabets, length.
 TEXTS = (

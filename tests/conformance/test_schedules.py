@@ -6,8 +6,7 @@ from typing import Any
 from engine.models import Spec
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, only
-from tests.engine.desk import START_MS
-from tests.engine.ops import EnableSchedule, Listing, Missed, ReadEvents, RemoveSchedule
+from tests.engine.using import START_MS, EnableSchedule, Listing, Missed, ReadEvents, RemoveSchedule
 
 MINUTE_MS = 60_000
 #: The first full minute after the desk's clock starts.

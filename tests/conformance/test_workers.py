@@ -18,10 +18,7 @@ from engine.testing import EmbeddedServer, start_guarded
 from tests.conformance.declared import accepts, attempts
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import ALL, only
-from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.using import DEADLINE_S, Book, Relay, at_work, make_worker, raw_client, wait_until
 
 ROOT = Path(__file__).parents[2]
 #: No lease ends that is not meant to, however busy the machine is.

@@ -24,7 +24,7 @@ def named_node(node: Node) -> Any:
     made.known = lambda slot: None if made.doubted else made.primary
     made.node = made.fresh = lambda slot: made.primary
     made.serves, made.replaced = (lambda node: node == made.primary), (lambda node: made.old)
-    made.at = lambda address: Node(*address, "asked")
+    made.at = lambda address: Node(address.host, address.port, "asked")
     made.join, made.part = (lambda holder: made.heard.append("join")), (lambda holder: made.heard.append("part"))
     made.note_error = lambda error: made.heard.append(type(error))
     return made

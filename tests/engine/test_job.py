@@ -7,8 +7,7 @@ import pytest
 from engine import Job, LeaseLost, Malformed, SoftTimeout
 from engine.job import ParentResults
 from engine.worker.machine.events import MoreTime, Progressed
-from tests.engine.helpers.machine import Machine
-from tests.engine.helpers.producing import refused
+from tests.engine.using import Machine, refused
 
 
 def job_of(said: list[Any], **options: Any) -> tuple[Job, Any]:

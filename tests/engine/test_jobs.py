@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, Worker
-from tests.engine.helpers.by_hand import bury
-from tests.engine.using import LEASE_MS, Bury, Desk, Failure, claim, refused, some_handlers
+from tests.engine.using import LEASE_MS, Bury, Desk, Failure, bury, claim, refused, some_handlers
 
 
 def run_all(url: str, *, fails: bool = False) -> None:

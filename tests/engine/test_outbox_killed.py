@@ -13,9 +13,8 @@ import redis
 from engine import Job, Queue, outbox
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from engine.testing import run_all
-from tests.engine.helpers import warm
 from tests.engine.helpers.databases import Database
-from tests.engine.using import EXPIRE, wait_until
+from tests.engine.using import EXPIRE, wait_until, warm
 
 MOMENTS = 20
 #: What must be among the moments: the steps between which an outbox can be half done.

@@ -22,8 +22,7 @@ from engine import AsyncQueue, EngineError, Handlers, Job, Malformed, NewJob, Qu
 from engine.channel import contents
 from engine.options import OPTIONS
 from engine.parameters import Parameters
-from tests.engine.helpers import producing
-from tests.engine.using import Lease, LeasedJob, Options, some_handlers
+from tests.engine.using import Lease, LeasedJob, Options, producing, some_handlers
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)
 BAD_NAMES = ("", "q" * 129, "two words", "new\n", "ä", "a/b", "{a}", "a|b", "nul\0", None, 7, b"bytes", ["a"])

@@ -18,8 +18,7 @@ from starlette.testclient import TestClient
 
 from engine import Worker
 from engine.command.health import TIMEOUT_MS
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import at_work, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOYING = (ROOT / "docs/guides/deploying.md").read_text()

@@ -131,7 +131,9 @@ def read(words: str, monkeypatch: Patch, capsys: Output) -> tuple[int, str, str]
     target, given = split(words)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", [str(ROOT / ".ci/former_targets")])
-    return (FORMER.read([target], list(given), given), *capsys.readouterr())
+    code: int = FORMER.read([target], list(given), given)
+    out, err = capsys.readouterr()
+    return code, out, err
 
 
 def test_a_wrong_option_is_refused(monkeypatch: Patch, capsys: Output) -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from engine.testing import start_guarded
 from record import history
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import refused, wait_until
 
 ROOT = Path(__file__).parents[2]
 

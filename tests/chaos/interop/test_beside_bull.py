@@ -12,8 +12,7 @@ import engine
 from chaos.interop.talker import Talker
 from engine import Job, models
 from engine.models.foreign.bull import UNNAMED
-from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.using import at_work, wait_until
 
 pytestmark = pytest.mark.nightly
 

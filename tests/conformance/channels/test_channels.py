@@ -15,8 +15,7 @@ from engine.channel import replies
 from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
 from tests.engine.helpers.lives import all_given, now_ms
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import DEADLINE_S, until_waits
+from tests.engine.using import DEADLINE_S, refused, until_waits
 
 
 @pytest.mark.feature("DS01", "DS02", "DS06", "DS07", "DS09", "DS11", "DS13", "DS14", "DS16", model="dsps")

@@ -12,8 +12,7 @@ import engine
 from engine.channel import replies
 from engine.testing.server import EmbeddedServer
 from tests.conformance.channels.places import FIVE_MINUTES, Place, acknowledge, ids, publish, waiting
-from tests.engine.helpers.producing import refused
-from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.using import DEADLINE_S, refused
 
 #: Calls to a server that is away end soon.
 IMPATIENT = engine.ConnectOptions(connect_timeout_ms=500, timeout_ms=1_000, deadline_ms=3_000)

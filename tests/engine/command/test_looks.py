@@ -10,8 +10,7 @@ import pytest
 from engine import Handlers, Job, Queue, Worker, options
 from engine.models.model import random_id
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
-from tests.engine.helpers import producing, waiting
-from tests.engine.using import Bury, Desk, Failure, Options
+from tests.engine.using import Bury, Desk, Failure, Options, producing, waiting
 
 
 def kill_some(queue: Queue, *jobs: str, **needs: list[str]) -> None:

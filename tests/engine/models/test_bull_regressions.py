@@ -9,11 +9,9 @@ import pytest
 
 from engine.models.foreign.bull import FINDINGS, UNNAMED, BullModel
 from engine.worker.machine.sweeping import SWEEP_LIMIT
-from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.bull_desk import BullDesk, bull, node
-from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.node_bull import NodeBull
-from tests.engine.ops import Failure, Finish, Retry
+from tests.engine.using import LEASE_MS, Failure, Finish, Retry, altered
 
 __all__ = ["bull", "node"]
 

@@ -15,7 +15,7 @@ LEASE = {"token": "1795233060591:00ff00ff00ff00ff:7", "lease_ms": 50_000}
 
 def job(client: redis.Redis, ids: str, where: str = "wait", **fields: str) -> None:
     """Some as the original's producer writes them."""
-    body = {"data": "{}", "opts": "{}", "timestamp": "5", "attempts": "1", "attemptsMade": "0", **fields}
+    body: Any = {"data": "{}", "opts": "{}", "timestamp": "5", "attempts": "1", "attemptsMade": "0", **fields}
     for id in ids.split():
         client.hset(ROOT + id, mapping=body)
         if where == "delayed":

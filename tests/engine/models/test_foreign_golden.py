@@ -16,9 +16,8 @@ from tests.conformance.desk import ModelDesk
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bridge_client import BridgeClient, desk
 from tests.engine.helpers.bull_desk import START_MS, BullDesk, bull
-from tests.engine.helpers.by_hand import altered
 from tests.engine.models.crystal import Crystal
-from tests.engine.ops import Bury, Claim, Failure, Finish, LeasedJob, NoteProgress, Retry, Value
+from tests.engine.using import Bury, Claim, Failure, Finish, LeasedJob, NoteProgress, Retry, Value, altered
 
 __all__ = ["bull", "desk"]
 

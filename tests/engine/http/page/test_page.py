@@ -21,10 +21,9 @@ from engine.http.page import job_views
 from engine.http.settings import HttpSettings, Token
 from engine.queue.asynchronous.parts import AsyncWorkers
 from tests.engine.command.running import ironclaim
-from tests.engine.helpers import producing, waiting
-from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.http.page.conftest import Busy
 from tests.engine.http.serving import asking, coming, served
+from tests.engine.using import Book, at_work, make_worker, producing, waiting
 
 TOKENS = (
     Token(secret="reader-0123456789", role="read", name="reader"),
