@@ -58,3 +58,18 @@ def outcome(call: Callable[..., object], *given: object, **more: object) -> obje
         return call(*given, **more)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+
+
+def refusals(name: str, named: dict[str, Any], kind: type[Exception]) -> None:
+    """Calls of a kept text, each with the error of this kind that it raises; one that is added is carried out, too."""
+    lines = list[str]()
+    for line in (FOLDER / name).read_text("utf-8").splitlines():
+        if line.startswith(("$ ", "# ")):
+            lines.append(line)
+        if line.startswith("$ "):
+            with pytest.raises(kind) as caught:
+                raise AssertionError(f"it was taken: {eval(line.removeprefix('$ '), dict(named))}")
+            error: Any = caught.value
+            assert error.field and error.bound and str(error).startswith(f"{error.field}: ") and "\n" not in str(error), line
+            lines.append(str(error))
+    same(name, "\n".join([*lines, ""]))

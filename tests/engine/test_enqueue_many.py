@@ -106,38 +106,6 @@ def test_a_duplicate_is_told_beside_the_others(queue: Any, direct: Queue) -> Non
     assert (items[1].state, items[0].created, items[1].created, direct.counts().waiting) == ("waiting", True, False, 3)
 
 
-@pytest.mark.parametrize(("jobs", "field"), [
-    ([NewJob("work", 1), NewJob("two words", 1)], "jobs[1].name"),
-    ([{"name": "work", "payload": 1, "priority": 11}], "jobs[0].priority"),
-    ([NewJob("work", 1), {"name": "work", "payload": {1, 2}}], "jobs[1].payload"),
-    ([NewJob("work", 1, id="cron:x:1")], "jobs[0].id"),
-    ([NewJob("work", 1, id="a"), NewJob("work", 1, id="b"), NewJob("work", 1, id="a")], "jobs[2].id"),
-    ([NewJob("work", 1, backoff="quadratic")], "jobs[0].backoff"),  # type: ignore[arg-type]
-    ([NewJob("work", 1, crashes_max=1)], "jobs[0].crashes_max"),
-    ([NewJob("work", 1, headers={"a": 1})], "jobs[0].headers"),  # type: ignore[dict-item]
-    ([{"name": "work", "payload": 1, "prioritty": 1}], "jobs[0]"), ([{"name": "work"}], "jobs[0]"),
-    ([{"payload": 1}], "jobs[0]"), ([{"name": "work", "payload": 1, 5: 6}], "jobs[0]"),
-    ([NewJob("work", 1), None], "jobs[1]"), (["work"], "jobs[0]"), ("ab", "jobs[0]"),
-    ({"name": "work"}, "jobs[0]"), (7, "jobs"), (None, "jobs"),
-])  # fmt: skip
-def test_a_bad_job_is_named_and_nothing_sent(kind: str, runner: asyncio.Runner, jobs: Any, field: str, closed_port: int) -> None:
-    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{closed_port}/0", deadline_ms=10)
-    caught = refused(Malformed, "", queue.enqueue_many, jobs)
-    assert caught.field == field and "\n" not in str(caught) and "it must be" in str(caught)
-
-
-#: What a job may have.
-FIELDS = "it must be name, payload, id or an option of jobs"
-
-
-@pytest.mark.parametrize(("job", "said"), [
-    ({"name": "w", "payload": 1, "prioritty": 1}, f"jobs[0]: 'prioritty' is not allowed, {FIELDS}, perhaps priority; "),
-    ({"name": "work"}, "; it lacks payload"), ({"key": "acme"}, "; it lacks name and payload"),
-])  # fmt: skip
-def test_the_field_too_many_or_too_few_is_named(direct: Queue, job: Any, said: str) -> None:
-    assert said in str(refused(Malformed, "", direct.enqueue_many, [job]))
-
-
 def test_jobs_and_sizes_of_payloads_have_bounds(kind: str, runner: asyncio.Runner, monkeypatch: Any, closed_port: int) -> None:
     queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{closed_port}/0", deadline_ms=10, payload_bytes_max=10)
     jobs = [{"name": "work", "payload": "12345678"}, {"name": "work", "payload": "123456789"}]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Malformed, Queue, UnreadablePayload, Worker
-from engine.queue.history import KEPT_MAX, NAMES_MAX, PAYLOAD_BYTES_MAX, PastJob
+from engine import AsyncQueue, Queue, UnreadablePayload, Worker
+from engine.queue.history import KEPT_MAX, PastJob
 from tests.engine.helpers import worker_handlers
 from tests.engine.helpers.by_hand import alter, set_events, set_history
-from tests.engine.using import LEASE_MS, Bury, Desk, Drop, Failure, Finish, HistoryRule, Operation, Retry, refused
+from tests.engine.using import LEASE_MS, Bury, Desk, Drop, Failure, Finish, HistoryRule, Operation, Retry
 
 pytestmark = pytest.mark.feature("BL31")
 
@@ -292,26 +292,6 @@ def test_a_key_that_belongs_to_somebody_else_stops_no_job(desk: Desk) -> None:
     desk.redis.set(desk.keys.history, "theirs")
     assert desk.finish(desk.enqueue("j").one().lease) == [("ok", "finished")]
     assert desk.swept().redis.get(desk.keys.history) == b"theirs"
-
-
-BAD: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "on": [
-        ("keep", {"keep": 0}), ("keep", {"keep": KEPT_MAX + 1}), ("age_ms", {"age_ms": 0}), ("names", {"names": ()}),
-        ("names", {"names": "main"}), ("name", {"names": ["a b"]}),
-        ("names", {"names": [f"n{number}" for number in range(NAMES_MAX + 1)]}),
-        ("payload_bytes", {"payload_bytes": PAYLOAD_BYTES_MAX + 1}),
-    ],
-    "list": [
-        ("outcome", {"outcome": "done"}), ("before", {"before": "1"}), ("limit", {"limit": 1_001}),
-        ("before", {"before": "999999999999999:1:finished:j"}), ("newer_than_ms", {"newer_than_ms": 0}),
-        ("older_than_ms", {"older_than_ms": -1}), ("id", {"key": "a b"}), ("name", {"name": "a b"}),
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("call", "field", "given"), [(call, *bad) for call in BAD for bad in BAD[call]])
-def test_bad_values_are_refused(nowhere: Queue, call: str, field: str, given: dict[str, Any]) -> None:
-    assert refused(Malformed, "", getattr(nowhere.history, call), **given).field == field
 
 
 # -- what it costs when it is off

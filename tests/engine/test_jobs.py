@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine import Malformed, Queue, Worker
-from tests.engine.using import LEASE_MS, Bury, Desk, Failure, bury, claim, refused, some_handlers
+from engine import Queue, Worker
+from tests.engine.using import LEASE_MS, Bury, Desk, Failure, bury, claim, some_handlers
 
 
 def run_all(url: str, *, fails: bool = False) -> None:
@@ -102,23 +102,6 @@ def test_a_corrupt_job_is_listed_with_what_could_be_read(desk: Desk) -> None:
     assert "envelope of job cut" in found.unreadable and desk.queue.jobs.counts_by_name()[""].dead == 1
     assert desk.queue.dead.requeue("cut").result == "corrupt"
     assert desk.queue.dead.discard("cut").done and desk.queue.dead.list() == []
-
-
-@pytest.mark.parametrize(("field", "call"), [
-    ("id", lambda q: q.jobs.get("no spaces")), ("id", lambda q: q.jobs.cancel(7)), ("id", lambda q: q.dead.requeue("ü")),
-    ("state", lambda q: q.jobs.list("wating")), ("state", lambda q: q.jobs.cancel("j", expected_state="dead")),
-    ("state", lambda q: q.clean("active")), ("offset", lambda q: q.jobs.list("waiting", offset=-1)),
-    ("limit", lambda q: q.jobs.list("waiting", limit=0)), ("limit", lambda q: q.dead.list(limit=1001)),
-    ("limit", lambda q: q.jobs.page("waiting", limit=251)), ("newest_first", lambda q: q.dead.list(newest_first=1)),
-    ("limit", lambda q: q.dead.requeue_all(limit=0)), ("name", lambda q: q.dead.requeue_all("no spaces")),
-    ("older_than_ms", lambda q: q.dead.clear(older_than_ms=-1)),
-    ("older_than_ms", lambda q: q.clean("dead", older_than_ms=2**60)), ("delayed", lambda q: q.drain(delayed="yes")),
-    ("force", lambda q: q.obliterate(force=1)), ("done_max", lambda q: q.set_retention()),
-    ("done_max", lambda q: q.set_retention(done_max=-1)), ("dead_age_ms", lambda q: q.set_retention(dead_age_ms=0)),
-    ("dead_max", lambda q: q.set_retention(dead_max=10_000_001)),
-])  # fmt: skip
-def test_bad_input_names_its_field_and_sends_nothing(nowhere: Queue, field: str, call: Any) -> None:
-    assert refused(Malformed, "", call, nowhere).field == field
 
 
 @pytest.mark.feature("BL24", "BL25", "MQ32")

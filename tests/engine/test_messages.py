@@ -5,7 +5,7 @@ import dataclasses
 import inspect
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,28 +14,8 @@ import engine
 from engine import EngineError, Malformed, Queue, ServerUnavailable, models, testing
 from engine.redis import exchange
 from tests.conformance.declared import every_operation
-from tests.engine.using import Call, refused, some_handlers
+from tests.engine.using import Call, refused
 from tests.golden import same
-
-LISTED = "engine.JobOptions lists them"
-CALLS: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda queue: queue.enqueue("a", 1, atempts=3), f"atempts: an int .* an option of jobs, perhaps attempts; {LISTED}"),
-    (lambda queue: queue.enqueue("a", 1, zzz=3), f"zzz: an int .* an option of jobs; {LISTED}"),
-    (lambda queue: queue.enqueue_many([{"name": "a", "payload": 1, "delay": 3}]), r"jobs\[0\]: .delay. .* perhaps delay_ms"),
-    (lambda queue: queue.enqueue("two words", 1), "name: 'two words' .* text of 1 to 128 ASCII letters, digits and _ . : -$"),
-    (lambda queue: queue.set_limit(), "name: None .* the name of jobs, or else key= a key of theirs"),
-    (lambda queue: queue.set_limit("a", key="b", rate=1, per_ms=1), "key: 'b' .* left out where a name is given"),
-    (lambda queue: queue.set_limit("a"), "concurrency: 0 .* 1 to 100000 where no rate is given; remove_limit takes a limit away"),
-    (lambda queue: queue.set_limit("a", rate=5), "per_ms: 0 .* 1 to 3162240000000 together with a rate"),
-    (lambda queue: queue.set_limit("a", per_ms=5), "per_ms: 5 .* 0 without a rate"),
-    (lambda queue: some_handlers().find("wrok"), "name: 'wrok' .* one that this worker handles: work$"),
-    (lambda queue: queue.schedules.get("two words"), "name: 'two words' .* text of 1 to 100 ASCII letters, digits and _ . : -$"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), CALLS, ids=range(len(CALLS)))
-def test_a_message_says_what_is_allowed(nowhere: Queue, call: Callable[[Queue], Any], message: str) -> None:
-    refused(Malformed, f"^{message}", call, nowhere)
 
 
 def test_a_call_that_fails_is_named_in_words(nowhere: Queue) -> None:

@@ -172,11 +172,6 @@ def test_an_expiry_before_the_job_is_due_is_refused_by_name(others: dict[str, An
     assert checked({"expires_ms": 500, "delay_ms": 499}).expires_ms == 500
 
 
-def test_an_option_that_does_not_exist(nowhere: Queue) -> None:
-    said = r"^prioritty: an int .*an option of jobs, perhaps priority; engine.JobOptions lists them"
-    refused(Malformed, said, nowhere.enqueue, "work", {}, prioritty=9)
-
-
 def test_the_table_the_callers_type_and_the_engines_type_have_the_same_names() -> None:
     assert set(OPTIONS) == set(get_type_hints(JobOptions)) == {field.name for field in fields(Options)}
     defaults = {name: None if isinstance(option, Checked) else getattr(PLAIN, name) for name, option in OPTIONS.items()}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from engine import Malformed, Queue, UnsupportedFeature, models
+from engine import Queue, UnsupportedFeature, models
 from engine.models import Spec
 from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, SentinelRoute, slot_of
 from tests.engine.helpers.producing import refused
@@ -36,18 +36,6 @@ def test_a_url_names_nodes_of_a_cluster_and_tls() -> None:
     assert Endpoint("redis://").reaches(Endpoint("redis://:pw@localhost:6379/0"))
     for other in ("redis://two:1", "redis://one:2", "redis://one:1/1", "rediss://one:1", "unix:///one"):
         assert not Endpoint("redis://one:1").reaches(Endpoint(other))
-
-
-@pytest.mark.parametrize(("url", "reason"), [
-    ("sentinel://one:1", "the name of the service"), ("sentinel://one:1/", "the name of the service"),
-    ("sentinel:///mails", "hosts are missing"), ("sentinel://one:70000/mails", "no host:port"),
-    ("sentinel://one:1,/mails", "no host:port"), ("sentinel://one/mails?sentinel_db=2", "sentinel_db is not known"),
-    ("sentinel://one/mails?sentinel_db=", "sentinel_db is not known"), ("redis+cluster://one:1/2", "database 0"),
-    ("redis+cluster://one:1?db=2", "database 0"), ("redis+cluster://", "hosts are missing"),
-    ("sentinel://one/mails?nonsense=2", "nonsense"),
-])  # fmt: skip
-def test_a_url_that_cannot_be_read_is_refused_before_anything_is_sent(url: str, reason: str) -> None:
-    refused(Malformed, reason, Queue, "q", url=url)
 
 
 @pytest.mark.parametrize("make", [models.Bridge, models.Bananas, models.Bull, models.Mosquito])

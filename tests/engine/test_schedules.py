@@ -80,29 +80,6 @@ def test_one_more_of_its_jobs_now(schedules: Any, face: Any) -> None:
     assert (face.counts().waiting, schedules.get("s").count) == (2, 0)
 
 
-@pytest.mark.parametrize(("field", "given"), [
-    ("name", {"name": ""}), ("name", {"name": "x" * 101}), ("name", {"name": "a/b"}), ("name", {"job_name": "a b"}),
-    ("payload", {"payload": object()}), ("cron", {"cron": None}), ("cron", {"cron": "* * * *"}), ("cron", {"cron": "0 0 30 2 *"}),
-    ("cron", {"cron": ""}), ("cron", {"cron": 5}), ("cron", {"cron": "*" * 201}), ("cron", {"every_ms": 1000}),
-    ("cron", {"months": 1}), ("every_ms", {"cron": None, "every_ms": 99}), ("every_ms", {"cron": None, "every_ms": True}),
-    ("months", {"cron": None, "months": 1201}), ("start_ms", {"start_ms": -1}), ("start_ms", {"start_ms": 2**47 + 1}),
-    ("zone", {"zone": "Mars/Olympus"}), ("zone", {"zone": "../UTC"}), ("zone", {"zone": None}),
-    ("zone", {"zone": "Europe/Berlin", "cron": None, "every_ms": 1000}), ("enabled", {"enabled": 1}),
-    ("missed", {"missed": "never"}), ("late_ms", {"late_ms": -1}), ("overlap", {"overlap": []}), ("delay_ms", {"delay_ms": 1}),
-    ("dedup", {"dedup": "d", "dedup_ms": 1}), ("needs", {"needs": ["parent"]}), ("priority", {"priority": 11}),
-    ("nonsense", {"nonsense": 1}),
-])  # fmt: skip
-def test_bad_input_names_the_field_before_any_io(field: str, given: dict[str, Any]) -> None:
-    """Nothing listens at that port."""
-    arguments: dict[str, Any] = {"name": "s", "job_name": "clean", "payload": 1, "cron": "* * * * *", **given}
-    refused(Malformed, f"^{field}: ", Queue("q", url="redis://127.0.0.1:1").schedules.put, **arguments)
-
-
-@pytest.mark.parametrize("call", ["remove", "enable", "disable", "run_now", "get"])
-def test_a_bad_name_is_malformed_everywhere(call: str) -> None:
-    refused(Malformed, "^name: ", getattr(Queue("q", url="redis://127.0.0.1:1").schedules, call), "a b")
-
-
 # -- workers and schedulers
 
 

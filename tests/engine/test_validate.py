@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, EngineError, Handlers, Job, Malformed, NewJob, Queue, RetryLater, Worker, models, validate
+from engine import EngineError, Handlers, Job, Malformed, NewJob, Queue, RetryLater, Worker, models, validate
 from engine.channel import contents
 from engine.options import OPTIONS
 from engine.parameters import Parameters
@@ -121,12 +121,6 @@ def test_values_that_cannot_even_be_printed(queue: Queue, make: Callable[[], Any
     producing.refused(Malformed, "^priority: ", queue.enqueue, "work", {}, priority=value)
 
 
-@pytest.mark.parametrize("value", [True, "soon", 1.5, math.nan])
-def test_an_intended_time_that_is_no_time(queue: Queue, value: Any) -> None:
-    """It ends up in a history row, which it must not be able to break."""
-    producing.refused(Malformed, "^intended_ns: ", queue.enqueue, "work", {}, intended_ns=value)
-
-
 @pytest.mark.parametrize(("setting", "least", "most"), [
     ("lease_ms", 100, 86_400_000), ("concurrency", 1, validate.CONCURRENCY_MAX), ("prefetch", 0, validate.CONCURRENCY_MAX),
     ("grace_ms", 0, 86_400_000), ("sweep_ms", 10, 9000),
@@ -188,28 +182,9 @@ def test_a_handler_that_takes_more_than_it_must(right: Any) -> None:
     assert some_handlers(right).by_name["work"] is right
 
 
-URLS = (
-    *("", "localhost:6379", "http://localhost", "redis://localhost:70000", None, 6379, b"redis://h"),
-    *("redis://localhost/zero", "redis://localhost?socket_timeout=soon", "redis://localhost?no_such_option=1"),
-)
-
-
-@pytest.mark.parametrize(("field", "value", "call"), [
-    *(("url", url, lambda _, wrong: Queue("q", url=wrong)) for url in URLS),
-    *(("queue", wrong, lambda _, wrong: Worker(wrong, some_handlers())) for wrong in ("q", None, AsyncQueue)),
-    ("handlers", "mail", lambda queue, wrong: Worker(queue, wrong)),
-    *(("inline", wrong, lambda _, wrong: Handlers()("work", inline=wrong)) for wrong in (1, "no", None)),
-    ("name", "work", lambda _, name: some_handlers()(name)), ("lua", "lua", lambda _, wrong: Queue("q", lua=wrong)),
-    # Whoever gives a length of time without a rate thinks that it does something.
-    *(("per_ms", ms, lambda queue, ms: queue.set_limit("work", per_ms=ms)) for ms in (1, 1000)),
-    *(("per_ms", ms, lambda queue, ms: queue.set_limit("work", concurrency=2, per_ms=ms)) for ms in (1, 1000)),
-])  # fmt: skip
-def test_an_argument_that_makes_no_sense_is_named(queue: Queue, field: str, value: Any, call: Callable[..., Any]) -> None:
-    refused(field, value, call, queue, value)
-
-
-def test_a_decorator_without_a_name() -> None:
-    assert '@handlers("name")' in refused("name", without_argument, Handlers(), without_argument)
+def test_what_redis_py_says_of_a_url_is_told(queue: Queue) -> None:
+    for url in ("redis://localhost?socket_timeout=soon", "redis://localhost?no_such=1", "sentinel://one/mails?no_such=2"):
+        assert url.partition("?")[2].partition("=")[0] in refused("url", url, Queue, "q", url=url).partition("it must be")[2]
 
 
 def test_a_job_says_what_it_is() -> None:

@@ -76,13 +76,6 @@ def test_a_setting_is_taken_within_its_bound_and_refused_by_name_beyond(name: st
             assert error.field == ("worker name" if name == "name" else name) and "\n" not in str(error), value
 
 
-def test_a_setting_that_does_not_exist(queues: tuple[Queue, Queue]) -> None:
-    for made, served, table in ((Worker, queues[0], "WorkerSettings"), (WorkerGroup, queues, "GroupSettings")):
-        said = rf"^grace: 5 .*a setting, perhaps grace_ms; engine.{table} lists them"
-        refused(Malformed, said, made, served, HANDLERS, grace=5)
-    refused(Malformed, r"^strategy: ", Worker, queues[0], HANDLERS, strategy="strict")
-
-
 def test_help_shows_each_setting_with_its_type_bound_and_default() -> None:
     for made, table, first in ((Worker, WorkerSettings, "queue"), (WorkerGroup, GroupSettings, "queues")):
         shown, own = signature(made).parameters, [first, "handlers"]
@@ -96,11 +89,6 @@ def test_help_shows_each_setting_with_its_type_bound_and_default() -> None:
 def test_each_kind_of_check_is_tried() -> None:
     assert {type(row.check) for row in ROWS.values()} == {Whole, Duration, Flag, Choice, Checked, type(None)}
     assert {*EXAMPLES} == {name for name, row in ROWS.items() if row.check is None or isinstance(row.check, Checked)}
-
-
-def test_a_longer_sweep_than_the_lease_is_refused_before_the_server_is_asked() -> None:
-    with pytest.raises(Malformed, match=r"^sweep_ms: 2001 .*at most 2000, since leases last 2000 ms"):
-        Worker(Queue("q", url=f"redis://127.0.0.1:{free_port()}"), HANDLERS, lease_ms=2000, sweep_ms=2001)
 
 
 def test_what_can_be_read_once_reaches_each_worker_of_a_group(ironclaim_url: str) -> None:
