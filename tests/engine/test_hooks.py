@@ -241,20 +241,3 @@ def test_a_job_that_expires_or_is_discarded_by_its_handler_calls_back(queue: Que
     queue.jobs.cancel("by-hand")
     work(queue, handlers)
     assert sorted(seen) == [("late", "expired"), ("not wanted", "discarded")]
-
-
-def test_what_a_callback_may_not_be_is_refused_by_name_before_anything_is_sent(queue: Queue) -> None:
-    @queue.job("send")
-    def send(user: int) -> None: ...
-
-    other: Any = {"prioritty": 1, "delay_ms": 1, "unique": "u", "needs": ["p"]}
-    for callback, field in [
-        (NewJob("two words", None), "name"), (NewJob("send", {"user": "x"}), "payload.user"),
-        (NewJob("other", "x" * 600_000), "payload"), (send.with_options(on_success=send.new(1)).new(1), "on_success"),
-        *((NewJob("other", None, **{name: value}), name) for name, value in other.items()),
-    ]:  # fmt: skip
-        refused(Malformed, rf"^on_failure\.{field}: ", queue.enqueue, "main", None, on_failure=callback)
-        refused(Malformed, rf"^jobs\[0\]\.on_failure\.{field}: ", queue.enqueue_many, [NewJob("main", None, on_failure=callback)])
-    callback = NewJob("other", None)
-    refused(Malformed, "^on_failure: ", queue.schedules.put, "s", "main", None, every_ms=60_000, on_failure=callback)
-    assert queue.counts().waiting == 0

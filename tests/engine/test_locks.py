@@ -92,11 +92,3 @@ def test_rule_06_fences_rise_within_one_millisecond_and_rule_10_after_a_step_bac
     assert desk.tick(-3_600_000).run(acquire(desk, "b" * 16)).until_ms == desk.now_ms + 5_000
     desk.tick(5_000)
     assert desk.run(acquire(desk, "b" * 16)).fence == START_MS + 4
-
-
-def test_bad_input() -> None:
-    queue, lock = Queue("q", url="redis://127.0.0.1:1"), Lock("n", "f" * 16, 1, 1)
-    bad: list[tuple[Any, Any, Any]] = [(queue.locks.acquire, "a b", {}), (queue.locks.acquire, "n", {"ttl_ms": 86_400_001})]
-    bad += [(queue.locks.acquire, "n", {"ttl_ms": 9}), (queue.locks.extend, lock, {"ttl_ms": 9})]
-    for call, first, more in (*bad, (queue.locks.extend, "n", {}), (queue.locks.release, None, {})):
-        refused(Malformed, "", call, first, **more)

@@ -21,4 +21,5 @@ def test_each_call_is_refused_with_the_name_of_a_field_and_its_bound(
     named |= {module.__name__.rpartition(".")[2]: module for module in (models, options, routing, validate, history)}
     queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{closed_port}/0", deadline_ms=10)
     named |= {"queue": queue, "nowhere": nowhere, "work": work, "some_handlers": some_handlers}
+    named["three"] = [Queue(name, url=nowhere.url) for name in "abc"]
     golden.refusals("engine/refused_calls.txt", named, Malformed)

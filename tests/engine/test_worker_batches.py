@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from engine import BatchFailed, Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
+from engine import BatchFailed, Bury, Discard, Handlers, Job, Queue, RetryLater, Worker
 from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.helpers import batch_handlers
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.using import Workers, at_work, ids_of, raises, refused, run_of, wait_until
+from tests.engine.using import Workers, at_work, ids_of, raises, run_of, wait_until
 
 KINDS = ["plain", "inline", "async"]
 Body = Callable[[list[Job]], object]
@@ -246,11 +246,6 @@ def test_the_largest_batch_of_failures(queue: Queue) -> None:
     assert sizes == [1000] and queue.counts().dead == 1000
 
 
-@pytest.mark.parametrize("batch", [0, 1001, -1, True, "5", 2.5])
-def test_a_batch_out_of_bounds_is_malformed(batch: Any) -> None:
-    refused(Malformed, "batch", Handlers(), "index", batch=batch)
-
-
 def test_a_child_process_runs_a_batch_and_each_job_has_its_end(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     put(queue, "a", "b", "c", "d", attempts=1, result_ttl_ms=60_000)
     burst(queue, batch_handlers.handlers, processes=1, names=["index"])
@@ -293,9 +288,3 @@ def test_a_batch_that_fails_in_part_has_results_for_the_rest(queue: Queue) -> No
     put(queue, "a", "b", attempts=1, result_ttl_ms=60_000)
     burst(queue, register(Handlers(), "plain", raises(BatchFailed({"a": "no"}, {"b": 7}))))
     assert ids_of(queue, "dead") == ["a"] and queue.results.wait("b").get() == 7
-    refused(Malformed, "^results: ", BatchFailed, {}, [1])
-
-
-@pytest.mark.parametrize("failures", [None, [], {"a": 1}, {1: "no"}])
-def test_failures_that_name_no_jobs_are_malformed(failures: Any) -> None:
-    refused(Malformed, "failures", BatchFailed, failures)

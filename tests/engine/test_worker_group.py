@@ -136,20 +136,7 @@ def test_a_group_runs_with_no_worker_that_runs_by_itself(queues: tuple[Queue, ..
     assert sum(": queue critical, " in record.getMessage() for record in caplog.records) == 1, "it began once"
 
 
-@pytest.mark.parametrize(("more", "field"), [
-    ({"queues": []}, "queues"), ({"queues": "critical"}, "queues"), ({"queues": ["critical"]}, "queues"),
-    ({"strategy": "lazy"}, "strategy"), ({"weights": [1, 1, 1]}, "weights"), ({"strategy": "weighted"}, "weights"),
-    ({"strategy": "weighted", "weights": [1, 1]}, "weights"), ({"strategy": "weighted", "weights": [1, 0, 1]}, "weights"),
-    ({"strategy": "weighted", "weights": [1, 1001, 1]}, "weights"), ({"concurrency": 0}, "concurrency"),
-    ({"lease_ms": 1}, "lease_ms"),
-])  # fmt: skip
-def test_bad_groups(queues: tuple[Queue, ...], more: dict[str, Any], field: str) -> None:
-    given: dict[str, Any] = {"queues": queues, **more}
-    assert refused(Malformed, None, WorkerGroup, handlers=Book().handlers("w", "work"), **given).field == field
-
-
 def test_a_queue_stands_once_in_a_group(queues: tuple[Queue, ...]) -> None:
-    refused(Malformed, "different Queues", WorkerGroup, [queues[0], queues[0]], Book().handlers("w", "work"))
     with Queue(queues[0].name, url=queues[0].url) as again:
         said = f"two are the queue {again.name}; let one module import that of the other"
         refused(Malformed, said, WorkerGroup, [queues[0], again], Book().handlers("w", "work"))
