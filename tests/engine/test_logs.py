@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from engine import Bury, Discard, Handlers, Job, Queue, Worker
+from engine.errors import logger
 from engine.logs import JsonFormatter, Source, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
 from engine.worker.executor import _why  # pyright: ignore[reportPrivateUsage]
 from engine.worker.machine.events import LoseLease
@@ -30,6 +31,7 @@ from tests.engine.command.running import ROOT
 from tests.engine.helpers import warm
 from tests.engine.ops import Claimed, Ended, EndResult, Failure, Finish, FinishedAndClaimed, Release, Retry
 from tests.engine.using import Lease, LeasedJob, raises, some_handlers, wait_until
+from tests.given import Output
 
 log = logging.getLogger("shop.orders")
 
@@ -269,6 +271,14 @@ def test_a_filter_that_raises_keeps_no_answer_of_a_child_back(queue: Queue, line
     odd.removeFilter(broken)
     kept = [queue.results.get(job) for job in ("a", "b")]
     assert [result and result.get() for result in kept] == ["a", "b"] and capsys.readouterr().err.count("ValueError: no") == 2
+
+
+def test_what_cannot_be_logged_is_said_on_stderr(capsys: Output) -> None:
+    ours = logger("ironclaim.unlogged")
+    ours.addFilter(raises(ValueError("no")))
+    ours.warning("a")
+    said, *_, last = capsys.readouterr().err.splitlines()
+    assert (said, last) == ("a record could not be logged, because of ValueError:", "ValueError: no")
 
 
 def test_a_record_is_sent_without_what_only_its_process_knows() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from engine.outcomes import Verdict
 from engine.worker.machine import events
-from engine.worker.machine.events import Action, Exit, GiveUpHandler, MoreTime, StopAsked, StopHandler
+from engine.worker.machine.events import Action, Exit, GiveUpHandler, MoreTime, NotStarted, StopAsked, StopHandler
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
 from tests.engine.using import Bury, Ended, Failure, Finish, Lease, Machine, Release, Retry, exits, holding, started
 
@@ -76,6 +76,12 @@ def test_a_worker_with_a_function_that_is_stuck_stops_without_waiting_for_it() -
     machine, _ = holding("slow", timeout_ms=100, concurrency=1)
     assert not exits(machine.after(101).on(StopAsked())), "its failure is still to be told"
     assert exits(machine.end())
+
+
+def test_what_was_to_start_and_did_not_has_no_timeout() -> None:
+    machine, (job,) = holding("a", timeout_ms=100, concurrency=1)
+    machine.on(NotStarted((job.lease,)))
+    assert machine.work == Release((job.lease,)) and not of(StopHandler, machine.wait(101))
 
 
 def test_a_stop_without_grace_gives_back_what_has_not_started() -> None:

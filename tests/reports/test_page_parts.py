@@ -49,12 +49,12 @@ def test_a_window_is_verified_when_it_was_seen_to_bite_and_to_heal() -> None:
     of_kill = (("inject", 20, True), ("witness", 21, False), ("heal", 25, True))
     stages += [stage("2-worker-kill", name, at_s, ok=ok) for name, at_s, ok in of_kill]
     stages += [stage("3-net-latency", "inject", 30), stage("3-net-latency", "witness", 31)]
-    run = run_of(("lead-in", 0), ("end", 60), stages=tuple(stages))
-    down, kill, latency = windows(run, axis(run))
+    run = run_of(("lead-in", 0), ("end", 60), stages=(*stages, stage("4-net-slow", "inject", 40)))
+    down, kill, latency, slow = windows(run, axis(run))
     assert (down.start_s, down.end_s, down.verified, down.label) == (10, 14, True, "down")
     assert (kill.verified, kill.label) == (False, "kill, NOT VERIFIED")
     assert (latency.end_s, latency.verified) == (60, False), "it never healed, so it lasts until the end"
-    assert down.targets == ("worker-1", "producer-1")
+    assert down.targets == ("worker-1", "producer-1") and (slow.name, slow.start_s, slow.verified) == ("net-slow", 40, False)
 
 
 @pytest.mark.parametrize(("name", "lines"), [("worker-kill", 1), ("worker-oom", 1), ("worker-freeze", 2), ("app-kill", None)])

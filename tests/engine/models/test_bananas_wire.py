@@ -116,13 +116,15 @@ def test_a_failed_job_waits_two_and_four_seconds_and_is_dead_after_the_third_run
         assert (body["status"], body["attempts"], body["error"]) == ("pending", failures, "boom")
         assert desk.result("j") == {}, "nobody is told of a failure that is not the last one"
         desk.tick(wait_s * 1000).sweep()
-    assert desk.fail(desk.one().lease, 'no "<way>"', 8000) == ("ok", "buried")
+    # A character of each length that UTF-8 has, the first of a plane among them.
+    wide = "\u00e9\u20ac\U00010000\U00040000\U0010ffff"
+    assert desk.fail(desk.one().lease, f'no "<way>" {wide}', 8000) == ("ok", "buried")
     assert desk.dead() == ["j"] and desk.scheduled() == {} and desk.processing() == []
-    assert '"attempts":3' in desk.text("j") and r'"error":"no \"\u003cway\u003e\""' in desk.text("j")
+    assert '"attempts":3' in desk.text("j") and rf'"error":"no \"\u003cway\u003e\" {wide}"' in desk.text("j")
     assert desk.body("j")["status"] == "failed" and "scheduled_for" not in desk.body("j")
     assert 6.9 * DAY_S < (desk.ttl_s("bananas:job:j") or 0) <= 7 * DAY_S
     result = desk.result("j")
-    assert (result["status"], result["error"]) == ("failed", 'no "<way>"') and "result" not in result
+    assert (result["status"], result["error"]) == ("failed", f'no "<way>" {wide}') and "result" not in result
     assert DAY_S - 60 < (desk.ttl_s("bananas:result:j") or 0) <= DAY_S
 
 
