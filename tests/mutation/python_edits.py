@@ -80,7 +80,8 @@ def _left_alone(node: ast.AST) -> bool:
             return True
         case ast.Assign(targets=[ast.Name(id=name)]) if name in ("__slots__", "__all__"):
             return True
-        case ast.keyword(arg="slots" | "strict" | "kw_only"):
+        # They forbid, and change nothing of what is done.
+        case ast.keyword(arg="slots" | "strict" | "kw_only" | "frozen"):
             return True
     return False
 
