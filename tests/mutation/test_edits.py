@@ -51,7 +51,7 @@ def found() -> Told:
     calls = ("x = string.sub(a, 1, 3)", "f(math.max(a, b), redis.call('DEL', a, b))", "g(at + PIECE - 1)", "k[1] = m(a, b)")
     texts = {
         **{"a.lua": LUA, "a.py": PYTHON, "calls.lua": "\n  ".join(("local function f()", *calls)) + "\nend\n"},
-        "memory.py": "@dataclass(slots=True, frozen=True)\nclass A: ...\nuse(zip(a, strict=True))\n",
+        "memory.py": "@dataclass(slots=True, frozen=True, order=True)\nclass A: ...\nuse(zip(a, strict=True))\n",
         "clocks.py": "while time.monotonic() < end and a < b:\n    wait(time.monotonic() >= end)\n",
     }
     for name, text in texts.items():
