@@ -364,8 +364,9 @@ class Resharding:
                 for key in page
                 if key.removeprefix(prefix).partition(":")[0] in ("job", "result", "dedup")
             ]
-            values = self._plain([("GET", key) for key in copied])
+            # In this order: what ends in between has no value.
             times = self._plain([("PTTL", key) for key in copied])
+            values = self._plain([("GET", key) for key in copied])
             words: list[tuple[object, ...]] = []
             for key, value, ttl_ms in zip(copied, values, times, strict=True):
                 kind, _, of = key.removeprefix(prefix).partition(":")
@@ -374,7 +375,7 @@ class Resharding:
                 ):
                     continue
                 targets = [self._home(layout, of)] if kind == "result" else wherever
-                expires = ("PX", ttl_ms) if ttl_ms > 0 else ()
+                expires = ("PX", max(ttl_ms, 1)) if ttl_ms != -1 else ()
                 if kind != "result" or number:
                     words += [
                         ("SET", f"{target.model.keys.prefix}{kind}:{of}", value, *expires, "NX")
