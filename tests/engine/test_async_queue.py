@@ -137,7 +137,7 @@ async def test_a_thousand_tasks_share_a_few_connections(ironclaim_url: str, dire
     assert CONNECTIONS_MAX == 16 and client.info("stats")["total_connections_received"] - before <= 16 + 1
 
 
-async def test_when_close_has_ended_the_connections_are_closed_and_the_next_call_makes_one(ironclaim_url: str, client: Any) -> None:
+async def test_when_close_has_ended_connections_are_closed_and_the_next_call_makes_one(ironclaim_url: str, client: Any) -> None:
     async with AsyncQueue("q", url=f"{ironclaim_url}?client_name=ends") as queue:
         await queue.counts()
         (idle,) = idle_of(queue)
