@@ -365,6 +365,7 @@ class Resharding:
                 if key.removeprefix(prefix).partition(":")[0] in ("job", "result", "dedup")
             ]
             values = self._plain([("GET", key) for key in copied])
+            # In this order: a job that ends in between is no tombstone yet.
             times = self._plain([("PTTL", key) for key in copied])
             words: list[tuple[object, ...]] = []
             for key, value, ttl_ms in zip(copied, values, times, strict=True):
@@ -374,8 +375,9 @@ class Resharding:
                 ):
                     continue
                 targets = [self._home(layout, of)] if kind == "result" else wherever
-                expires = ("PX", ttl_ms) if ttl_ms > 0 else ()
-                if kind != "result" or number:
+                expires = ("PX", max(ttl_ms, 1)) if ttl_ms != -1 else ()
+                # -2: it has expired meanwhile.
+                if ttl_ms != -2 and (kind != "result" or number):
                     words += [
                         ("SET", f"{target.model.keys.prefix}{kind}:{of}", value, *expires, "NX")
                         for target in targets

@@ -213,7 +213,10 @@ class Executor:
         that does not return are not waited for."""
         with self._lock:
             self._over = True
-            self._no_tasks.wait_for(lambda: not self._tasks, timeout_s)
+            if self._no_tasks.wait_for(lambda: not self._tasks, timeout_s):
+                return
+        text = "%s not waited for: a call without an answer, or a handler that goes on"
+        log.info(text, counted(self._tasks, "task"), extra=about(None, self._source))
 
     def ended(
         self, leased: LeasedJob, fault: Fault | None, place: Place, result: bytes | None = None

@@ -231,12 +231,11 @@ class Coroutines:
     def close(self) -> None:
         """Cancel those that still run, and give them a second to clean up. None begins any more."""
         self._closing = True
-        if not self._loop.started:
-            return
-        cleaned_up = threading.Event()
-        self._loop.call(self._cancel, cleaned_up)
-        # A coroutine that blocks the loop is not waited for.
-        cleaned_up.wait(2 * CLEAN_UP_S)
+        if self._loop.started:
+            cleaned_up = threading.Event()
+            self._loop.call(self._cancel, cleaned_up)
+            # A coroutine that blocks the loop is not waited for.
+            cleaned_up.wait(2 * CLEAN_UP_S)
 
     def _create(self, start: Start, name: str) -> None:
         if self._closing:

@@ -137,14 +137,16 @@ async def test_a_thousand_tasks_share_a_few_connections(ironclaim_url: str, dire
     assert CONNECTIONS_MAX == 16 and client.info("stats")["total_connections_received"] - before <= 16 + 1
 
 
-async def test_when_close_has_ended_the_connections_are_closed_and_the_next_call_makes_one(ironclaim_url: str) -> None:
-    async with AsyncQueue("q", url=ironclaim_url) as queue:
+async def test_when_close_has_ended_connections_are_closed_and_the_next_call_makes_one(ironclaim_url: str, client: Any) -> None:
+    async with AsyncQueue("q", url=f"{ironclaim_url}?client_name=ends") as queue:
         await queue.counts()
         (idle,) = idle_of(queue)
         sock = idle._writer.get_extra_info("socket")
+        assert [event async for event in queue.events.read("0", wait_ms=0)] == []
         await queue.close()
         # The loop has not turned since.
         assert sock.fileno() == -1 and idle_of(queue) == [] and (await queue.driver.send(queue.model.call(Count()))).definite
+        await seen(lambda: [one["name"] for one in client.client_list()].count("ends") == 1)
 
 
 async def test_the_async_driver_waits_for_no_end_of_a_connection_given_up(relay: Relay, client: Any, monkeypatch: Any) -> None:

@@ -161,22 +161,27 @@ def test_a_worker_hears_by_its_beats_that_the_server_was_emptied(ironclaim_url: 
         assert losses.only().missing in ("marker", "claim")
 
 
-def test_a_beat_that_left_before_a_loss_was_told_does_not_tell_it_again(ironclaim_url: str, client: Any) -> None:
+def test_a_beat_that_left_before_a_loss_was_told_does_not_tell_it_again(ironclaim_url: str, raw: Any) -> None:
     """Of several threads, each with a connection, one reads its reply last."""
     with opened(ironclaim_url) as (queue, losses):
         enqueue(queue, 1)
         beats: list[Any] = [queue.model.call(Beat("a" * 16, at, 30_000, 2**43, 1_000, 1_000, "{}")) for at in range(2)]
         era: Any = queue.era
         mark = era.mark_of(beats[0])
-        client.flushall()
-        with raw_client(ironclaim_url) as other:
-            seen = other.execute_command(*beats[0].words())
+        raw.flushall()
+        seen = raw.execute_command(*beats[0].words())
         queue.close()
         queue.counts()
         assert losses.only().missing != "marker"
         era.answered(beats[0], seen, mark)
         queue.driver.run(beats[1])
         assert not silent(losses) and len(losses) == 1
+        # Nor do two handshakes at once tell the next one twice.
+        raw.flushall()
+        for answer in [raw.execute_command(*era.greeted(era._server, [b""])[0]) for _ in range(2)]:
+            era.concluded(answer)
+        wait_until(lambda: len(losses) > 1, "the next one is told")
+        assert not silent(losses) and len(losses) == 2
 
 
 def test_each_shard_of_a_queue_has_sequences_of_its_own(ironclaim_url: str, client: Any) -> None:

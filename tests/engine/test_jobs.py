@@ -154,6 +154,7 @@ def test_requeue_all_passes_by_what_is_held_and_ends(desk: Desk) -> None:
 def test_many_are_removed_in_pieces(face: Any) -> None:
     face.enqueue_many([{"name": "work", "payload": {}, "key": f"k{number % 3}"} for number in range(1200)])
     face.enqueue_many([{"name": "work", "payload": {}, "delay_ms": 3_600_000} for _ in range(3)])
+    assert face.jobs.page("waiting", older_than_ms=3_600_000).jobs == ()
     assert face.clean("waiting", older_than_ms=3_600_000) == 0 and face.clean("waiting", limit=10) == 10
     assert (face.drain(), face.counts().waiting, face.counts().delayed) == (1190, 0, 3)
     face.enqueue("work", {})

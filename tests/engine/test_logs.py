@@ -23,7 +23,7 @@ import pytest
 
 from engine import Bury, Discard, Handlers, Job, Queue, Worker
 from engine.errors import logger
-from engine.logs import JsonFormatter, Source, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
+from engine.logs import JsonFormatter, Source, TextFormatter, _sendable, give_form  # pyright: ignore[reportPrivateUsage]
 from engine.worker.executor import _why  # pyright: ignore[reportPrivateUsage]
 from engine.worker.machine.events import LoseLease
 from engine.worker.runs import LateEnds, Runs
@@ -212,6 +212,7 @@ def test_lines_for_people_name_the_job_of_what_a_handler_logs() -> None:
     assert line("shop", job_name="work", job_id="j") == "INFO work[j]: 100% of it"
     assert line("shop", job_name="work") == "INFO work: 100% of it" and line("shop") == "INFO 100% of it"
     assert line("ironclaim.worker", job_name="work", job_id="j") == "INFO 100% of it"
+    assert not give_form(formatter), "nothing of this process writes to its stderr"
 
 
 # -- child processes

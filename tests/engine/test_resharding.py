@@ -79,6 +79,8 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: Any
         old.history.on()
         assert dedup_windows(old, "first") == ["created"] * 12
         fill(old)
+        # One window is open for good.
+        raw.persist(next(raw.scan_iter("ic:{mails*}:dedup:*")))
         # What has ended is known for some seconds only, and a busy machine takes longer.
         for key in raw.scan_iter("ic:{mails*}:job:*"):
             if raw.pttl(key) > 0:

@@ -240,7 +240,7 @@ def test_tasks_of_two_loops_wait_over_a_connection_for_each(queue: Queue, client
     threads = [threading.Thread(target=loop.run_forever, daemon=True) for loop in loops]
     for thread in threads:
         thread.start()
-    made = AsyncQueue("q", url=queue.url)
+    made = AsyncQueue("q", url=f"{queue.url}?client_name=of-loops")
 
     async def waits(job: str) -> tuple[str, str]:
         result = await made.results.wait(job)
@@ -268,6 +268,7 @@ def test_tasks_of_two_loops_wait_over_a_connection_for_each(queue: Queue, client
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+    wait_until(lambda: "of-loops" not in {one["name"] for one in client.client_list()}, "its connections are closed")
 
 
 @pytest.mark.slow

@@ -120,6 +120,8 @@ def test_a_group_ends_when_one_of_its_workers_fails(queues: tuple[Queue, ...], c
     with Queue("gone", url=f"redis://127.0.0.1:{closed_port}") as gone:
         gone.driver.deadline_ms = 100
         refused(ServerUnavailable, None, WorkerGroup([queues[0], gone], Book().handlers("w", "work")).run)
+        gone.shards = 2
+        refused(ServerUnavailable, None, Worker(gone, Book().handlers("w", "work")).run)
 
 
 def test_a_group_runs_with_no_worker_that_runs_by_itself(queues: tuple[Queue, ...], caplog: pytest.LogCaptureFixture) -> None:

@@ -149,6 +149,7 @@ def test_children_are_replaced_after_so_many_jobs(queue: Queue, workers: Workers
 
 
 def test_why_it_has_ended(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     handlers = some_handlers()
     queue.enqueue("work", 1)
     assert Worker(queue, handlers, sweep_ms=50).run(burst=True) == "empty"
@@ -161,6 +162,7 @@ def test_why_it_has_ended(queue: Queue, caplog: pytest.LogCaptureFixture) -> Non
         worker = Worker(queue, handlers, sweep_ms=50)
         worker.stop(at_once=at_once)
         assert worker.run() == reason
+    assert "not waited for" not in caplog.text
 
 
 def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:

@@ -348,7 +348,8 @@ def test_adding_is_done_once_however_often_it_is_sent(ironclaim_url: str) -> Non
 def test_what_does_not_fit_is_refused(ironclaim_url: str, client: Any) -> None:
     with Queue("ok_job", models.Mosquito(), url=ironclaim_url) as queue:
         metadata = JobMetadata(queue, "ok_job")
-        for bad in (lambda: metadata.set(a=5), lambda: metadata.set(), lambda: metadata.add("a", 1.5)):  # type: ignore[arg-type]
+        refused(Malformed, "1 to 1000 fields$", metadata.set)
+        for bad in (lambda: metadata.set(a=5), lambda: metadata.add("a", 1.5)):  # type: ignore[arg-type]
             refused(Malformed, None, bad)
         metadata.set(a="text")
         refused(Exception, "holds no number", metadata.add, "a")
