@@ -143,6 +143,15 @@ def test_a_sweep_keeps_the_dead_within_their_bounds_a_hundred_at_a_time(desk: Mo
 
 
 @only(FOREIGN)
+def test_a_wire_without_a_list_of_finished_jobs_has_the_last_thousand(desk: ModelDesk) -> None:
+    done = f"{desk.keys.prefix}done"
+    if desk.finished(desk.put_and_claim("first").lease).redis.exists(done):
+        desk.redis.zadd(done, {f"old{number}": number for number in range(1_099)})
+        desk.finished(desk.put_and_claim("last").lease)
+        assert desk.redis.zcard(done) == 1_000
+
+
+@only(FOREIGN)
 def test_dead_entries_that_have_outlived_their_jobs_hold_up_no_retention_by_age(desk: ModelDesk) -> None:
     """As original programs leave them: their jobs expire, the lists have no bound, and a sweep reads a hundred entries."""
     many = [f"j{number:03}" for number in range(101)]

@@ -2,7 +2,8 @@
 
 Without an option the stored calls are played once more, and what they come to is stored: after a change of a reply or of a key.
 With --choose, tests are run, and from their calls and the stored ones others are chosen: after a change of what scripts take, or
-for a new script. So those stay whose test has gone since.
+for a new script. So those stay whose test has gone since. Those called `rare: ...` stay in any case: what foreign clients leave
+behind, times and orders that no test asks for.
 """
 
 import argparse
@@ -71,7 +72,8 @@ def _chosen(tests: list[str]) -> dict[str, dict[Episode, list[str]]]:
             costs = {one: size for one, lines in same.items() if (size := sum(map(len, lines))) < MOST_OF_ONE}
             reached = {episode: lines_of(player, episode) for episode in costs}
             best = choose(reached, costs, MOST_OF_LANES if model == "lanes" else MOST)
-            chosen[model] = {episode: same[episode] for episode in best}
+            rare = (episode for episode in stored if episode in same and episode.name.startswith("rare: "))
+            chosen[model] = {episode: same[episode] for episode in (*best, *rare)}
     return chosen
 
 

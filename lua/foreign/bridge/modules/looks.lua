@@ -230,8 +230,7 @@ local function wire_strays(w, most, ours)
     if not holder or server_is_dead(w, holder) then found[#found + 1] = id end
   end
   for _, id in ipairs(redis.call('ZRANGE', w.prefix .. 'strays', 0, most - 1)) do look(id) end
-  local next, ids = unpack(redis.call('SSCAN', w.at_active, text_at(key) or '0', 'COUNT',
-    math.max(most, 100)))
+  local next, ids = unpack(redis.call('SSCAN', w.at_active, text_at(key) or '0', 'COUNT', most))
   if next == '0' then redis.call('DEL', key) else redis.call('SET', key, next) end
   for _, id in ipairs(ids) do look(id) end
   return found
