@@ -39,8 +39,7 @@ def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def judgement(valid_run: Path, spark: SparkSession) -> tuple[dict[str, Any], Frames, list[str]]:
     """The verdict, the frames that it was decided on, and what was told meanwhile."""
-    kept: list[Any] = []
-    said: list[str] = []
+    kept, said = list[Any](), list[str]()
     return verdict_of(valid_run, spark, lambda *told: kept.extend(told), said.append), kept[-1], said
 
 
@@ -98,7 +97,7 @@ def test_the_whole_page_of_a_run(judgement: tuple[dict[str, Any], Frames, list[s
     broken = {**decided, "verdict": "violated", "reasons": ["J1 violated: 3 found"], "slo": slo.judged(objectives, decided)}
     broken["checks"] = [{**check, **made_up} if check["id"] == "J1" else check for check in decided["checks"]]
     evidence.collect(valid_run, broken, frames.run, lambda line: None)
-    said = [re.sub(r"in [\d.]+ s$", "in a while", line) for line in said]
-    printed = (*said, head("run (one server)", decided), render(broken), render(decided))
+    told = (re.sub(r"in [\d.]+ s$", "in a while", line) for line in said)
+    printed = (*told, head("run (one server)", decided), render(broken), render(decided))
     measured = json.dumps(decided["measures"], indent=1)
     same("reports/page_of_jobs.html", "\n".join([page_of(valid_run, broken, frames), *printed, measured]))

@@ -45,7 +45,7 @@ def tick(story: Story, worker: str, at: float, *ticks_ms: int, result: str = "cr
             story.run("worker-1", str(item["job"]), at + 0.1 + number / 10)
 
 
-def delayed_jobs(story: Story, late_s: float, *, jobs: int = 60) -> None:
+def delayed_jobs(story: Story, late_s: float, *, jobs: int = 48) -> None:
     """Jobs that are sent with a delay of a second; the last starts so long after it was due, the others in 4 ms."""
     story.spec["delayed_p99_ms"] = 100
     for index in range(jobs):

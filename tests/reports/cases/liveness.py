@@ -143,7 +143,7 @@ def waiting_because_it_was_given_back_after_the_last_heal(story: Story, job: str
 def waiting_because_it_was_enqueued_at_the_last_heal(story: Story, job: str) -> None:
     story.enqueue(job, HEALED_S - 0.001)
     story.at_deadline["waiting"].append((job, 0))
-    story.run(W1, job, DEADLINE_S + 0.01)
+    story.run(W1, job, DEADLINE_S + 2)
 
 
 @case()
