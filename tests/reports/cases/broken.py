@@ -70,7 +70,7 @@ def tell(story: Story) -> None:
     story.run("worker-4", "child", 40.7)
     story.process("consumer-1", "worker", at=40.0)
     hold(story, "consumer-1", "routed", 41.0, 41.4, name="report~1a2b")
-    story.enqueue("unstarted", 41.0, **{"class": "resize"})
+    story.enqueue("unstarted", 41.0, **dict[str, Any]({"class": "resize"}))
     delayed_jobs(story, 2.0)
     for worker, job in (("worker-3", "unmoved"), ("worker-4", "lost")):
         hold(story, worker, job, 43.5, 43.9, name="resize")
