@@ -17,6 +17,7 @@ from tests.reports.good_run import healthy
 from tests.reports.story import Story
 
 Judge = Callable[[Path], dict[str, Any]]
+Told = Callable[..., Any]
 
 #: Judges a run by some of the checks, without measures: (verdict, why) by check.
 Checked = Callable[..., dict[str, tuple[str, str]]]
@@ -47,11 +48,11 @@ def by_subject(rows: Iterable[Row]) -> dict[str, set[tuple[str, str, str]]]:
     return found
 
 
-def verdict_of(run: Path, spark: SparkSession, draw: Callable[..., Any] = lambda *_: None) -> dict[str, Any]:
+def verdict_of(run: Path, spark: SparkSession, draw: Told = lambda *_: None, say: Told = lambda *_: None) -> dict[str, Any]:
     """Judge a run's folder in the session of the suite. The page has tests of its own: it is not drawn."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "write_report", draw)
-        return judge(run, spark=spark, say=lambda line: None)
+        return judge(run, spark=spark, say=say)
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,7 @@ def test_two_sizes_are_judged_and_told(tmp_path: Path, run: Path, monkeypatch: p
 
 def test_a_planted_copy_is_written_anew_and_the_run_stays_as_it_is(tmp_path: Path, run: Path, monkeypatch: Any) -> None:
     def edit(history: History) -> str:
-        history.files["worker-1.jsonl"][1]["name"] = "planted"
+        history.files["worker-1.jsonl"][1] |= {"name": "planted", "t_ns": 2**60}
         return "a job"
 
     kinds = [SimpleNamespace(name=name, apart=name == "apart", edit=edit) for name in ("one", "apart")]
@@ -78,6 +78,7 @@ def test_a_planted_copy_is_written_anew_and_the_run_stays_as_it_is(tmp_path: Pat
     assert "old.jsonl" not in written and ["planted" in written[name] for name in sorted(written)].count(True) == 1
     assert written.keys() == {path.name for path in (run / "history").iterdir()}
     assert "planted" not in (run / "history" / "worker-1.jsonl").read_text()
+    assert json.loads(written["worker-1.jsonl"].splitlines()[-1])["t_ns"] == 2**60, "a file ends with its latest row"
 
 
 def test_the_exponent_is_the_slope_of_the_logarithms() -> None:

@@ -22,17 +22,20 @@ import reports.corrupt.command
 import reports.judge
 import reports.session
 from record.history import SCHEMA_VERSION
+from reports.bench import __main__ as bench
 from reports.channels.plan import CLOCK_MAX
-from reports.command import main
+from reports.command import main, parser
 from reports.corrupt.command import Seen
 from reports.corrupt.kinds import KINDS
 from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults
 from reports.interrupts import Interrupts
 from reports.verdict import NO_MEASURES, undecided
+from tests.engine.command.test_printed import options
 from tests.given import Output, Patch, script
 from tests.golden import outcome, same
 from tests.reports import good_run, story
+from tests.reports.conftest import steady
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +44,11 @@ Command = Callable[..., tuple[int, str, str]]
 #: A session of its own for each command, while other processes of tests have theirs on the same two cores: 30 s when idle.
 JUDGE_S = 600
 pytestmark = pytest.mark.timeout(2 * JUDGE_S)
+
+
+def test_every_argument_of_every_command_is_as_it_was() -> None:
+    lines = [f"{line}\n" for made in (parser(), bench.parser()) for line in options(made)]
+    same("reports/options.txt", steady("".join(lines), ROOT))
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ def test_no_difference_is_claimed_of_runs_that_took_no_turns_without_that_warnin
 
 ORDERS = [
     ("ABAB", True), ("ABBA", True), ("BAABABBA", True), ("ABABA", True), ("AABB", False), ("ABBBAA", False),
-    ("AAABB", False), ("ABBAABABABB", True), ("ABBBB", True), ("AABBBBB", False),
+    ("AAABB", False), ("ABBAABABABB", True), ("ABBBB", True), ("AABBBBB", False), ("AAAABABABAB", False),
 ]  # fmt: skip
 
 

@@ -309,6 +309,7 @@ def capacity() -> Told:
         yield f"asked {change}", (outcome(plan.numbers, made, KNOWN, PRICES), question.beyond(made, KNOWN))
     for rate in (1_000 * 5 / 21, 1_000 * 5 / 21 + 1):
         yield f"enough at {rate:.1f}", outcome(question.enough, replace(ASKED, rate=rate), KNOWN, 1)
+    yield "enough for long ones", outcome(question.enough, replace(ASKED, rate=5.0, handler_ms=2_000.0), KNOWN, 1)
     yield "nothing measured", question.beyond(ASKED, replace(KNOWN, rate_met=0.0))
     yield "many replicas", outcome(plan.numbers, ASKED, KNOWN, replace(PRICES, replicas=3))
     yield "no drills", outcome(plan.numbers, ASKED, replace(KNOWN, worker_lost_ms=None, primary_lost_ms=None), PRICES)

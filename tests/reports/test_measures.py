@@ -1,6 +1,7 @@
 """A valid run, its verdict and its measures, checked against numbers worked out by hand."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -36,14 +37,14 @@ def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judgement(valid_run: Path, spark: SparkSession) -> tuple[dict[str, Any], Frames]:
-    """The verdict, and the frames that it was decided on."""
-    kept: list[Any] = []
-    return verdict_of(valid_run, spark, lambda *told: kept.extend(told)), kept[-1]
+def judgement(valid_run: Path, spark: SparkSession) -> tuple[dict[str, Any], Frames, list[str]]:
+    """The verdict, the frames that it was decided on, and what was told meanwhile."""
+    kept, said = list[Any](), list[str]()
+    return verdict_of(valid_run, spark, lambda *told: kept.extend(told), said.append), kept[-1], said
 
 
 @pytest.fixture(scope="module")
-def valid(judgement: tuple[dict[str, Any], Frames]) -> dict[str, Any]:
+def valid(judgement: tuple[dict[str, Any], Frames, list[str]]) -> dict[str, Any]:
     return judgement[0]
 
 
@@ -81,14 +82,14 @@ def test_tables_are_written(valid: dict[str, Any], valid_run: Path, spark: Spark
     assert found == [*answered, ("reap", "ok")]
 
 
-def test_the_whole_page_of_a_run(judgement: tuple[dict[str, Any], Frames], valid_run: Path, tmp_path: Path) -> None:
-    """With a violation that is made up, objectives, and faults; the head of the valid one; what is printed and measured.
+def test_the_whole_page_of_a_run(judgement: tuple[dict[str, Any], Frames, list[str]], valid_run: Path, tmp_path: Path) -> None:
+    """With a violation that is made up, objectives, and faults; the head of the valid one; what is told, printed and measured.
 
     k1 starts elsewhere 9.21 s after the kill at 10 s, z1 9.402 s after the freeze at 25 s; the zombie's finish was refused.
     `slow` was meant for 10.9 s with 2 s delay, was sent 100 ms late, and its finish was answered at 13.061 s. The lead-in has
     three jobs of 71 ms, and k1, killed and run again, of 9,469 ms. The dead job has no end: the p99 of its phase is null.
     """
-    decided, frames = judgement
+    decided, frames, said = judgement
     (tmp_path / "slo.toml").write_text(OBJECTIVES)
     objectives = slo_file.objectives_of(valid_run, tmp_path / "slo.toml", channels=False)
     made_up = {"verdict": "violated", "violations": 3, "subjects": ["k1", "z1"], "why": "3 found, the first: k1 overlaps"}
@@ -96,6 +97,7 @@ def test_the_whole_page_of_a_run(judgement: tuple[dict[str, Any], Frames], valid
     broken = {**decided, "verdict": "violated", "reasons": ["J1 violated: 3 found"], "slo": slo.judged(objectives, decided)}
     broken["checks"] = [{**check, **made_up} if check["id"] == "J1" else check for check in decided["checks"]]
     evidence.collect(valid_run, broken, frames.run, lambda line: None)
-    printed = (head("run (one server)", decided), render(broken), render(decided))
+    told = (re.sub(r"in [\d.]+ s$", "in a while", line) for line in said)
+    printed = (*told, head("run (one server)", decided), render(broken), render(decided))
     measured = json.dumps(decided["measures"], indent=1)
     same("reports/page_of_jobs.html", "\n".join([page_of(valid_run, broken, frames), *printed, measured]))

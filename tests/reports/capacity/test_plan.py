@@ -193,7 +193,7 @@ CONFIRMED = [
 
 @pytest.mark.parametrize(("runs", "holds", "words"), CONFIRMED)
 def test_a_prediction_needs_all_runs(tmp_path: Path, made: Row, runs: list[tuple[float, bool]], holds: bool, words: str) -> None:
-    verify = [{"rate": 700.0, "times": times, "meets": meets, "p99_ms": 50.0} for times, meets in runs]
+    verify = [{"rate": 700.0, "times": times, "meets": meets, "p99_ms": 0.5} for times, meets in runs]
     found = confirmed(read(write(tmp_path, {**made, "verify": verify})))
     assert found.holds == holds and words in found.words
 

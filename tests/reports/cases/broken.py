@@ -45,7 +45,7 @@ def tick(story: Story, worker: str, at: float, *ticks_ms: int, result: str = "cr
             story.run("worker-1", str(item["job"]), at + 0.1 + number / 10)
 
 
-def delayed_jobs(story: Story, late_s: float, *, jobs: int = 60) -> None:
+def delayed_jobs(story: Story, late_s: float, *, jobs: int = 48) -> None:
     """Jobs that are sent with a delay of a second; the last starts so long after it was due, the others in 4 ms."""
     story.spec["delayed_p99_ms"] = 100
     for index in range(jobs):
@@ -63,16 +63,17 @@ def tell(story: Story) -> None:
     life(story, "holder", 40.0, 41.0)
     story.enqueue("away", 40.5, unique="k", result="duplicate", holder="holder")
     life(story, NEXT_HOLDER, 40.7, 42.0)
-    tick(story, "worker-1", 40.0, 1000)
+    tick(story, "worker-1", 39.9, 1000)
     tick(story, "worker-1", 41.0, 2000)
     hold(story, "worker-4", "parent", 40.6, 40.9, name="resize")
     story.enqueue("child", 40.5, needs=["parent"])
     story.run("worker-4", "child", 40.7)
     story.process("consumer-1", "worker", at=40.0)
     hold(story, "consumer-1", "routed", 41.0, 41.4, name="report~1a2b")
+    story.enqueue("unstarted", 41.0, **dict[str, Any]({"class": "resize"}))
     delayed_jobs(story, 2.0)
     for worker, job in (("worker-3", "unmoved"), ("worker-4", "lost")):
         hold(story, worker, job, 43.5, 43.9, name="resize")
     story.spec["findings"] = [LAZY]
-    effects = [{"job": job, "times": times} for job, times in {"first": 3, "parent": 1, "unmoved": 0}.items()]
+    effects = [{"job": job, "times": times} for job, times in {"first": 3, "parent": 1, "unmoved": 0, "unstarted": 1}.items()]
     story.row("harness", "effects", 44.0, items=effects)

@@ -13,7 +13,7 @@ def finished_and_no_handler_started(story: Story, job: str) -> None:
 
 @case(("J20", "finished too soon"))
 def finished_while_its_handler_runs(story: Story, job: str) -> None:
-    story.finish(story.leased(W1, job, 3), 3.1, start=3.01, took=0.2, effect=3.05)
+    story.finish(story.leased(W1, job, 3), 3.1, start=3.01, took=0.0915, effect=3.05)
 
 
 @case(("J20", "finished while handled"))

@@ -95,10 +95,10 @@ def finished_and_still_waiting(story: Story, job: str) -> None:
 
 
 @case()
-def finished_after_the_snapshot_at_the_end(story: Story, job: str) -> None:
+def finished_when_the_snapshot_at_the_end_begins(story: Story, job: str) -> None:
     """It is in hand in the snapshot, and rightly: it was enqueued just before."""
     token = story.leased(W1, job, END_S - 0.2, enqueued=END_S - 0.3)
-    story.finish(token, END_S + 0.2, start=END_S - 0.19, took=0.3, effect=END_S + 0.1)
+    story.finish(token, END_S - 0.001, start=END_S - 0.19, took=0.1, effect=END_S - 0.1)
     story.at_end["active"].append((job, srv_ms(END_S + 8.8)))
 
 

@@ -21,8 +21,8 @@ def waiting_since_it_was_given_back_before_the_last_heal(story: Story, job: str)
 
 @case(("J13", "overdue"), ("J13", "left over"))
 def overdue_since_before_the_last_heal(story: Story, job: str) -> None:
-    story.enqueue(job, 2, delay_ms=1_000)
-    story.left("delayed", job, srv_ms(3))
+    story.enqueue(job, 2, delay_ms=srv_ms(HEALED_S - 1) - srv_ms(2))
+    story.left("delayed", job, srv_ms(HEALED_S - 1))
 
 
 @case(("J13", "stuck active"), ("J13", "left over"))
@@ -140,10 +140,10 @@ def waiting_because_it_was_given_back_after_the_last_heal(story: Story, job: str
 
 
 @case()
-def waiting_because_it_was_enqueued_after_the_last_heal(story: Story, job: str) -> None:
-    story.enqueue(job, HEALED_S + 15.4)
+def waiting_because_it_was_enqueued_at_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, HEALED_S - 0.001)
     story.at_deadline["waiting"].append((job, 0))
-    story.run(W1, job, DEADLINE_S + 0.01)
+    story.run(W1, job, DEADLINE_S + 2)
 
 
 @case()

@@ -15,7 +15,7 @@ from tests.reports.conftest import steady
 from tests.reports.figures import figures_told as figures_told
 
 PROMISE = {"delivery": "at most once", "recovery_bound_ms": None, "defaults": "no <retry>", "source": "its documents"}
-KILL = {"in_hand": 4, "again": 1, "lost": 2, "stranded": 1, "again_ms": [61_500.0]}
+KILL = {"in_hand": 4, "again": 1, "lost": 2, "stranded": 1, "again_ms": [161_500.0]}
 CALM = {"in_hand": 0, "again": 0, "lost": 0, "stranded": 0, "again_ms": []}
 
 
@@ -82,7 +82,7 @@ def test_what_is_no_judged_run_of_a_target_is_refused(tmp_path: Path, capsys: py
 def test_the_section_of_the_documentation_is_replaced_as_a_whole(folders: list[Path], tmp_path: Path) -> None:
     first, second = drilled.section(folders[:1]), drilled.section(folders[:2])
     assert (
-        "| rq | at most once, no bound | 4 | 1 | 2 | 1 | 61.5 (61.5) | 500 | 2 | 5 | 0 | 1 | valid "
+        "| rq | at most once, no bound | 4 | 1 | 2 | 1 | 161.5 (161.5) | 500 | 2 | 5 | 0 | 1 | valid "
         "| `20260101-000000-target-seed1-rq` |\n" in first
     )
     page = "# Beside other queues\n\n## Rates\n\nfast\n"
