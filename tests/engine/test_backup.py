@@ -220,8 +220,8 @@ def test_keys_nobody_can_read_are_restored_as_they_were_and_stop_no_lease(queue:
     with raw(target) as client:
         assert client.lrange(target.model.keys.run("bad"), 0, -1) == [b"x"]
         assert client.hgetall(prefix + b"job:\xff") == {b"a": b"b"} and client.get(prefix + b"result:\xff") == b"\xfe"
-    again = {job.lease.job: job.lease.fence > 2**50 for job in claimed(target, "send", counter=2)}
-    assert restored.given_back == 3 and again == {"good": True, "waits": False}, "no fence is handed out twice"
+    fences = sorted((job.lease.job, job.lease.fence > 2**50) for job in claimed(target, "send", counter=2))
+    assert (restored.given_back, fences) == (3, [("good", True), ("waits", False)]), "no fence is handed out twice"
     assert [job.id for job in target.dead.list()] == ["bad"]
     # A value that no server reads is refused by the name of its key, and the queue stays closed. The first value, which is
     # whatever the server scans first, is another matter: it tells of the server's version.
@@ -239,14 +239,14 @@ def test_jobs_run_once_in_a_restored_queue_of_another_name(queue: Queue, second_
     second_server.flush()
     ids = [queue.enqueue("work", {}, key=str(number % 7)).job for number in range(500)]
     held = [job.lease for counter in range(20) for job in claimed(queue, "work", counter=counter + 1)]
-    for lease in held[:100]:
+    for lease in held[:90]:
         finish(queue, lease)
     file, handlers, ran = backed_up(queue, tmp_path), Handlers(), []
     handlers("work")(lambda job: ran.append(job.id))
     with Queue("copy", url=second_server.url, prefix="other") as copy:
-        assert restore(Archive(file), copy, quiet).given_back == 100
+        assert restore(Archive(file), copy, quiet).given_back == 110, "in more than one call"
         Worker(copy, handlers, sweep_ms=50).run(burst=True)
-        assert sorted(ran) == sorted(set(ids) - {lease.job for lease in held[:100]}) and copy.counts().finished == 500
+        assert sorted(ran) == sorted(set(ids) - {lease.job for lease in held[:90]}) and copy.counts().finished == 500
     with redis.Redis.from_url(second_server.url) as client:
         assert {key.split(b":")[0] for key in client.scan_iter()} == {b"other"}
 

@@ -96,10 +96,8 @@ def test_most_and_more(desk: ChannelDesk) -> None:
 
 
 def test_a_fetch_ends_before_it_carries_more_than_a_mebibyte(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    large = b'"%b"' % (b"x" * 400_000)
-    for number in range(4):
-        desk.run(Publish((NewMessage(f"large{number}", large),), TTL_S, not_after_ms=NEVER_MS))
+    large = tuple(NewMessage(f"large{number}", b'"%b"' % (b"x" * 400_000)) for number in range(4))
+    desk.subscribed().run(Publish(large, TTL_S, not_after_ms=NEVER_MS))
     reply = desk.fetch()
     assert (len(reply.items), reply.upto, reply.more) == (2, 2, True)
     desk.acknowledge(2)
