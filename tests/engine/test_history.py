@@ -12,7 +12,7 @@ from engine import AsyncQueue, Queue, UnreadablePayload, Worker
 from engine.queue.history import KEPT_MAX, PastJob
 from tests.engine.helpers import worker_handlers
 from tests.engine.helpers.by_hand import alter, set_events, set_history
-from tests.engine.using import LEASE_MS, Bury, Desk, Drop, Failure, Finish, HistoryRule, Operation, Retry
+from tests.engine.using import LEASE_MS, Bury, Desk, Drop, Failure, Finish, HistoryRule, ListHistory, Operation, Retry
 
 pytestmark = pytest.mark.feature("BL31")
 
@@ -245,6 +245,9 @@ def test_payloads_are_kept_where_that_is_asked_for_and_they_are_short(desk: Desk
     assert found["bytes"].payload_bytes == 3 and found["bytes"].key == "k"
     assert found["long"].stored is None and found["long"].payload_bytes == len(json.dumps({"long": "x" * 20}).replace(" ", ""))
     assert b"x" * 20 not in b"".join(field for fields, _ in raw(desk) for field in fields)
+    on(desk.tick(1), payload_bytes=524_288)
+    desk.finish(*(desk.enqueue(f"large{number}", payload="x" * 500_000).one().lease for number in range(4)))
+    assert desk.run(ListHistory(0, 0, desk.now_ms, 0, 10)).read == 3, "a part has about a mebibyte"
     assert "é" not in repr(found["short"]), "a payload is not in what is logged of an entry"
 
 

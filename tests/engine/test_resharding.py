@@ -58,7 +58,7 @@ def fill(queue: Queue, count: int = 60) -> None:
     Worker(queue, handlers, sweep_ms=20).run(burst=True, delayed=False)
     waiting = [{"key": f"k{n % 7}"} if n % 3 == 0 else {"unique": f"u{n}"} if n % 3 == 1 else {} for n in range(count)]
     queue.enqueue_many([{"name": "send", "payload": n, "id": f"w{n}", "priority": 1 + n % 3, **waiting[n]} for n in range(count)])
-    queue.enqueue_many([NewJob("later", n, id=f"d{n}", delay_ms=600_000, expires_ms=900_000) for n in range(count // 3)])
+    queue.enqueue_many([NewJob("later", n, id=f"d{n}", delay_ms=10**6, expires_ms=10**7, route="far") for n in range(count // 3)])
 
 
 def dedup_windows(queue: Queue, prefix: str, count: int = 12) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.engine.helpers.fleet import Fleet
-from tests.engine.using import HOUR_MS, LEASE_MS, Claim, Desk, LeasedJob, hash_of, zsets
+from tests.engine.using import HOUR_MS, LEASE_MS, Claim, Desk, Extend, LeasedJob, hash_of, zsets
 
 
 def sweep_state(desk: Desk) -> dict[str, int]:
@@ -35,8 +35,9 @@ def test_rule_10_the_queue_keeps_its_longest_lease_before_it_gives_one(desk: Des
     claim_for(desk, "b", 60_000)
     assert sweep_state(desk)["max_lease_ms"] == 60_000
     assert sweep_state(desk.did(desk.extend_operation(short.lease)))["max_lease_ms"] == 60_000
-    # A claim that leases nothing says nothing about leases.
+    # A claim that leases nothing says nothing about leases, nor does the extension of one that has ended.
     claim_for(desk, "c", 120_000)
+    desk.finished(short.lease).did(Extend((short.lease,), 2, 120_000, desk.now_ms + 1_000))
     assert sweep_state(desk)["max_lease_ms"] == 60_000
 
 

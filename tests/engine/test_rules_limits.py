@@ -425,6 +425,13 @@ def test_rule_20_the_sweep_mends_a_slot_that_nobody_holds(desk: Desk, target: st
     check(desk, room=True)
 
 
+def test_rule_20_a_sweep_brings_250_lanes_back_and_no_more(desk: Desk) -> None:
+    for limit, many in (("k:a", 100), ("k:b", 100), ("k:c", 49), ("k:d", 2)):
+        desk.redis.zadd(desk.keys.parked_by(limit), {f"main/{number}": number for number in range(many)})
+        desk.redis.zadd(desk.keys.blocking, {limit: 0})
+    assert desk.swept().redis.zrange(desk.keys.parked_by("k:d"), 0, -1) == [b"main/1"]
+
+
 def test_rule_20_a_lane_that_waits_for_nothing_is_found_by_the_sweep(desk: Desk) -> None:
     (job,) = jobs(desk.set_limit("k:k", concurrency=1).enqueue("j0", "j1", key="k"))
     # Somebody ended the lease without freeing its slot.

@@ -40,7 +40,7 @@ def full_queue(desk: Desk) -> dict[str, Lease]:
     desk.enqueue("heir", needs=("done",), delay_ms=3_600_000)
     desk.enqueue("r0", "r1", "r2", "r3", unique="", priority=9).enqueue("k0", "k1", key="acme", priority=8)
     desk.enqueue("child", needs=("r0", "r1"), unique="c").enqueue("grandchild", needs=("child",))
-    desk.enqueue("waits", unique="w").enqueue("later", delay_ms=500)
+    desk.enqueue("waits", unique="w").enqueue("later", delay_ms=500).enqueue("far", route="gpu")
     held = {job.lease.job: job.lease for job in desk.claim(limit=5)}
     assert set(held) == {"r0", "r1", "r2", "r3", "k0"}
     desk.tick(2_000)

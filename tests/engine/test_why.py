@@ -8,7 +8,7 @@ import pytest
 
 from engine import AsyncQueue, Malformed, Queue, Target
 from engine.options import route_text
-from tests.engine.using import LEASE_MS, START_MS, Book, Bury, Desk, Failure, at_work, make_worker, refused, wait_until
+from tests.engine.using import LEASE_MS, START_MS, Book, Bury, Desk, Explain, Failure, at_work, make_worker, refused, wait_until
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"
@@ -37,6 +37,8 @@ def test_a_job_in_every_state(desk: Desk) -> None:
     assert why(desk, "dying") == f"is dead since {NOW}, because of OSError: no route"
     assert why(desk, "done") == f"has finished at {NOW}" and why(desk, "later") == "is delayed until 2100-01-01 01:07:40 UTC"
     assert why(desk, "child") == "waits for its parents later (delayed) and running (active)"
+    desk.redis.sadd(desk.keys.heirs("running"), "later")
+    assert ((fed := desk.run(Explain("running"))).feeds, fed.children) == (2, (("child", "blocked"), ("later", "delayed")))
     desk.redis.delete(desk.keys.needs("child"))
     assert why(desk, "child") == "waits for the next sweep, which finds that its parents have ended"
     unknown = desk.queue.jobs.why("nobody")

@@ -63,7 +63,9 @@ def test_rule_25_a_child_that_was_buried_with_its_parent_waits_for_it_again(desk
     assert desk.redis.exists(desk.keys.needs("child"), desk.keys.feeds("p")) == 0
     for key in (desk.keys.lost("p"), desk.keys.lacks("child")):
         assert int(desk.redis.pexpiretime(key)) == desk.now_ms + 90 * 86_400_000
+    desk.queue.events.on()
     assert revived(requeued(desk, "p"), "child", "grandchild", "p") == [("done", None), ("done", None), ("changed", None)]
+    assert [event[b"job"] for _, event in desk.redis.xrange(desk.keys.events)] == [b"p", b"child", b"grandchild"]
     assert places(desk, "p", "child", "grandchild") == ["lane", "blocked", "blocked"]
     assert members(desk, desk.keys.needs("grandchild")) == {"child"} and members(desk, desk.keys.feeds("p")) == {"child"}
     assert members(desk, desk.keys.feeding) == {"p", "child"}

@@ -71,11 +71,11 @@ def test_expired_messages_in_front_wedge_nobody(desk: ChannelDesk) -> None:
 
 
 def test_when_all_have_expired_the_reply_says_up_to_where(desk: ChannelDesk) -> None:
-    publish(desk.subscribed(), names(70))
-    expire(desk, range(1, 71))
-    reply = desk.fetch()
-    assert (reply.items, reply.cursor, reply.upto, reply.more, reply.searching) == ((), 0, 70, False, False)
-    assert desk.acknowledge(70).result == "OK" and desk.redis.zcard(desk.keys.live) == 0
+    publish(desk.subscribed(), names(1_500))
+    expire(desk, range(1, 1_501))
+    reply, calls = search(desk, 2)
+    assert (reply.items, reply.cursor, reply.upto, reply.more, calls) == ((), 0, 1_500, False, 2)
+    assert desk.acknowledge(1_500).result == "OK" and desk.redis.zcard(desk.keys.live) == 0
 
 
 def test_a_gap_in_the_middle(desk: ChannelDesk) -> None:
@@ -96,15 +96,15 @@ def test_most_and_more(desk: ChannelDesk) -> None:
 
 
 def test_a_fetch_ends_before_it_carries_more_than_a_mebibyte(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    large = b'"%b"' % (b"x" * 400_000)
-    for number in range(4):
-        desk.run(Publish((NewMessage(f"large{number}", large),), TTL_S, not_after_ms=NEVER_MS))
+    large = tuple(NewMessage(f"large{number}", b'"%b"' % (b"x" * 400_000)) for number in range(4))
+    desk.subscribed().run(Publish(large, TTL_S, not_after_ms=NEVER_MS))
     reply = desk.fetch()
     assert (len(reply.items), reply.upto, reply.more) == (2, 2, True)
     desk.acknowledge(2)
     desk.run(Publish((NewMessage("huge", b'"%b"' % (b"x" * 1_500_000)), NewMessage("small", b"1")), TTL_S, not_after_ms=NEVER_MS))
     assert ids(desk.acknowledged(4).fetch()) == ["huge"], "one at least"
+    desk.redis.mset({desk.keys.body(at): "x" * 2**19 for at in (5, 6)})
+    assert desk.published("more").fetch().upto == 6, "a mebibyte is not more than one"
 
 
 @pytest.mark.feature("DS18", model="dsps")
