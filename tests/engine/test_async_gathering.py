@@ -179,6 +179,7 @@ async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, dir
         relay.next("hush_reply")
         calls, silent = relay.calls, asyncio.create_task(queue.enqueue("work", None, id="silent"))
         await seen(lambda: relay.calls != calls)
+        assert not queue.driver._connections._shared, "what left alone has a connection of its own"
         # The first of these wait until the batch is overdue.
         others: list[asyncio.Task[Any]] = []
         while not any(other.done() for other in others):

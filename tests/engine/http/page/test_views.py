@@ -57,8 +57,10 @@ async def test_samples_are_taken_while_anybody_looks(ironclaim_url: str) -> None
 def test_the_samplers_that_nobody_looked_at_for_longest_are_forgotten() -> None:
     made = Samplers()
     for at in range(66):
-        made.of(AsyncQueue(f"q{at}"))
-    assert [at for at in range(66) if made.known(f"q{at}") is None] == [0, 1]
+        made.of(AsyncQueue(f"q{at}")).samples.extend(map(Sample, range(301)))
+    known = [made.known(f"q{at}") for at in range(66)]
+    assert [at for at in range(66) if known[at] is None] == [0, 1]
+    assert {one.samples[0].at_ms for one in known if one} == {1}, "the oldest of its samples, too"
 
 
 @pytest.mark.parametrize("shards", [None, 2])
