@@ -54,7 +54,7 @@ class Resolver:
         self._ask = ask
         self._questions = questions
         self._timeout_s = timeout_s
-        #: Who asks waits so long: the question before may have to end first.
+        #: Who asks waits so long: an answer, or that there is none, is there in half of it.
         self.patience_s = 2 * timeout_s
         self._begin()
         _ALL.add(self)

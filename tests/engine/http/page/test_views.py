@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import astuple, replace
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,16 @@ async def test_samples_are_taken_while_anybody_looks(ironclaim_url: str) -> None
                 await sampler.next()
             assert not any(task.cancelling() for task in asyncio.all_tasks())
         assert any(task.cancelling() for task in asyncio.all_tasks())
+
+
+async def test_each_sample_looks_at_one_thing_more_in_turn(ironclaim_url: str) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        sampler, found = Sampler(queue), list[tuple[Any, ...]]()
+        for _ in range(6):
+            workers, held = (await sampler._sample()).workers, sampler.obstacles.whole
+            found.append((workers, held and held.srv_us, len(sampler._times._kept)))
+    first, second, third = dict.fromkeys(held for _, held, _ in found)
+    assert found == [(None, first, 0), (0, first, 0), (0, second, 0), (0, second, 1), (0, third, 1), (0, third, 1)]
 
 
 def test_the_samplers_that_nobody_looked_at_for_longest_are_forgotten() -> None:
