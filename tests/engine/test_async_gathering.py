@@ -194,7 +194,7 @@ async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, dir
 
 @pytest.mark.parametrize("rules", [("hush_reply",), ("lose_reply", "hush_reply")], ids=" ".join)
 async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Queue, monkeypatch: Any, rules: Any) -> None:
-    """A batch of many is without an answer, and the next ones go out on another connection. One that is sent again takes no place."""
+    """Many jobs are without an answer, and the next ones go out on another connection. One that is sent again takes no place."""
     monkeypatch.setattr(async_driver, "SILENT_NS", 0)
     monkeypatch.setattr(gathering, "OVERDUE_S", 600.0)
     async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
