@@ -106,7 +106,7 @@ class AsyncDialer:
             return None
         if (fresh := resolver.fresh(slot)) is not None:
             return fresh
-        async with Patience(2 * self.timeout_s):
+        async with Patience(resolver.patience_s):
             await asyncio.wrap_future(resolver.find())
         return resolver.found(slot)
 

@@ -54,6 +54,8 @@ class Resolver:
         self._ask = ask
         self._questions = questions
         self._timeout_s = timeout_s
+        #: Who asks waits so long: an answer, or that there is none, is there in half of it.
+        self.patience_s = 2 * timeout_s
         self._begin()
         _ALL.add(self)
 
@@ -131,7 +133,7 @@ class Resolver:
         if (found := self.fresh(slot)) is not None:
             return found
         try:
-            self.find().result(2 * self._timeout_s)
+            self.find().result(self.patience_s)
         except TimeoutError:
             raise redis.ConnectionError("the servers that know the primary did not answer in time") from None
         return self.found(slot)
@@ -485,7 +487,7 @@ class Sentinels(Resolver):
         while self._primary == before and self.wanted and time.monotonic() < until_s:
             # Who asked in vain has cast doubt already.
             with contextlib.suppress(*FAILURES, TimeoutError):
-                self.find().result(2 * self._timeout_s)
+                self.find().result(self.patience_s)
             time.sleep(SWITCH_PAUSE_S)
         with self._lock:
             self._following = False

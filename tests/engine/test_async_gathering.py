@@ -151,6 +151,7 @@ async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_ur
 
         calls = (queue.gathering.send(CannotLeave("d", "work", b"{}", b"", Options())) for _ in range(3))
         assert [type(end) for end in await asyncio.gather(*calls, return_exceptions=True)] == [ValueError] * 3
+        assert not queue.gathering._of_loops.here()._under_way
         assert (await queue.enqueue("work", None, id="e")).result == "created"
     assert ids_of(direct, "waiting") == ["contact", "a", "c", "e"]
 
@@ -179,6 +180,7 @@ async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, dir
         relay.next("hush_reply")
         calls, silent = relay.calls, asyncio.create_task(queue.enqueue("work", None, id="silent"))
         await seen(lambda: relay.calls != calls)
+        assert not queue.driver._connections._shared, "what left alone has a connection of its own"
         # The first of these wait until the batch is overdue.
         others: list[asyncio.Task[Any]] = []
         while not any(other.done() for other in others):
@@ -190,16 +192,18 @@ async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, dir
     assert "silent" in ids_of(direct, "waiting")
 
 
-async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of many is without an answer, and the next ones go out on another connection."""
+@pytest.mark.parametrize("rules", [("hush_reply",), ("lose_reply", "hush_reply")], ids=" ".join)
+async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Queue, monkeypatch: Any, rules: Any) -> None:
+    """Many jobs are without an answer, and the next ones go out on another connection. One that is sent again takes no place."""
     monkeypatch.setattr(async_driver, "SILENT_NS", 0)
     monkeypatch.setattr(gathering, "OVERDUE_S", 600.0)
     async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
         tasks = await started(queue, *(f"a{number}" for number in range(9)))
         await tasks[0]
-        relay.next("hush_reply")
+        relay.next(*rules)
         calls = relay.calls
-        await seen(lambda: relay.calls != calls)
+        await seen(lambda: relay.calls >= calls + len(rules))
+        assert queue.gathering._of_loops.here()._under_way == 2 - len(rules)
         later = [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(9)]
         assert {(await task).result for task in later} == {"created"} and not tasks[-1].done()
         relay.break_all()

@@ -38,8 +38,6 @@ QUEUES_MAX = 500
 _OFFSET_MAX = 100_000
 #: Jobs of a list that shows all of them; a filtered one looks at more.
 _JOBS_SHOWN = 50
-#: Samples that a page which is opened gets at once.
-_SAMPLES_SHOWN = 300
 
 #: What a report may do: it is a file of its own, with its styles inline, and from other runs than ours.
 REPORT_POLICY = (
@@ -124,7 +122,7 @@ async def live(request: Request) -> Response:
 
 
 async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGenerator[bytes]:
-    yield _event("samples", [sample.fields() for sample in list(sampler.samples)[-_SAMPLES_SHOWN:]])
+    yield _event("samples", [sample.fields() for sample in sampler.samples])
     shown = None
     while not waits.ending.is_set():
         sample = await sampler.next()

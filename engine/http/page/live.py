@@ -1,5 +1,5 @@
 """The live numbers of a queue: one sampler for all who look at it, which makes two calls a second and keeps
-ten minutes.
+five minutes.
 
 With more lanes than one call looks at, each look is a part; the parts of a whole round make the number that
 is shown.
@@ -22,8 +22,8 @@ from engine.ops.workers import Durations, HandlerTimes
 from engine.queue.asynchronous.queue import AsyncQueue
 
 EVERY_S = 1.0
-#: Samples that a queue keeps for who opens the page later, and queues that are kept while nobody looks.
-KEPT = 600
+#: Samples that a page which is opened gets at once, and queues that are kept while nobody looks.
+KEPT = 300
 QUEUES_KEPT = 64
 #: Run times are of the runs of the last minute: workers tell of theirs every ten seconds.
 _TIMES_SPAN_MS = 60_000

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import astuple, replace
+from typing import Any
 
 import pytest
 
@@ -54,11 +55,23 @@ async def test_samples_are_taken_while_anybody_looks(ironclaim_url: str) -> None
         assert any(task.cancelling() for task in asyncio.all_tasks())
 
 
+async def test_each_sample_looks_at_one_thing_more_in_turn(ironclaim_url: str) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        sampler, found = Sampler(queue), list[tuple[Any, ...]]()
+        for _ in range(6):
+            workers, held = (await sampler._sample()).workers, sampler.obstacles.whole
+            found.append((workers, held and held.srv_us, len(sampler._times._kept)))
+    first, second, third = dict.fromkeys(held for _, held, _ in found)
+    assert found == [(None, first, 0), (0, first, 0), (0, second, 0), (0, second, 1), (0, third, 1), (0, third, 1)]
+
+
 def test_the_samplers_that_nobody_looked_at_for_longest_are_forgotten() -> None:
     made = Samplers()
     for at in range(66):
-        made.of(AsyncQueue(f"q{at}"))
-    assert [at for at in range(66) if made.known(f"q{at}") is None] == [0, 1]
+        made.of(AsyncQueue(f"q{at}")).samples.extend(map(Sample, range(301)))
+    known = [made.known(f"q{at}") for at in range(66)]
+    assert [at for at in range(66) if known[at] is None] == [0, 1]
+    assert {one.samples[0].at_ms for one in known if one} == {1}, "the oldest of its samples, too"
 
 
 @pytest.mark.parametrize("shards", [None, 2])
