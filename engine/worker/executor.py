@@ -213,10 +213,11 @@ class Executor:
         that does not return are not waited for."""
         with self._lock:
             self._over = True
-            if self._no_tasks.wait_for(lambda: not self._tasks, timeout_s):
-                return
-        text = "%s not waited for: a call without an answer, or a handler that goes on"
-        log.info(text, counted(self._tasks, "task"), extra=about(None, self._source))
+            self._no_tasks.wait_for(lambda: not self._tasks, timeout_s)
+            left = self._tasks
+        if left:
+            text = "%s not waited for: a call without an answer, or a handler that goes on"
+            log.info(text, counted(left, "task"), extra=about(None, self._source))
 
     def ended(
         self, leased: LeasedJob, fault: Fault | None, place: Place, result: bytes | None = None

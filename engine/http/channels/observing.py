@@ -54,7 +54,7 @@ class Telemetry(Protocol):
         """A request that this process makes; `headers` get the trace."""
         ...
 
-    def count(self, name: str, number: int = ...) -> None:
+    def count(self, name: str, number: int = 1) -> None:
         """Add to a counter: `published`, `delivered`, `acknowledged`, `given_up`."""
         ...
 
@@ -86,7 +86,7 @@ class NoTelemetry:
         """Nothing is told."""
         yield _Untold()
 
-    def count(self, name: str, number: int | None = None) -> None:
+    def count(self, name: str, number: int = 1) -> None:
         """Nothing."""
 
     def instrument(self, queue: QueueSettings, handlers: Handlers) -> None:
