@@ -25,6 +25,15 @@ def batch(machine: Machine, count: int, **options: object) -> list[LeasedJob]:
     return jobs
 
 
+def enough(count: int) -> tuple[Machine, list[LeasedJob]]:
+    """As `batch`, with no claim of more on its way."""
+    machine = inline_machine()
+    jobs = batch(machine, count)
+    if "work" in machine.out:
+        machine.give()
+    return machine, jobs
+
+
 def turn(machine: Machine, job: LeasedJob) -> str | None:
     """Ask for a turn; the id of the job that starts."""
     machine.steps.wake_at_ns(machine.now_ns)
@@ -56,10 +65,7 @@ def test_turns_go_through_the_batch_in_order() -> None:
 
 def test_what_turns_leave_undecided_is_decided_within_5_ms() -> None:
     """Rule 21: a finish lingers no longer, although nobody tells the machine of it with an event."""
-    machine = inline_machine()
-    jobs = batch(machine, 40)
-    if "work" in machine.out:
-        machine.give()
+    machine, jobs = enough(40)
     armed(machine, jobs[0])
     machine.now_ms += 1
     assert turn(machine, jobs[1]) == "j2" and machine.work is None
@@ -68,10 +74,7 @@ def test_what_turns_leave_undecided_is_decided_within_5_ms() -> None:
 
 def test_a_turn_is_refused_where_the_finishes_are_to_go() -> None:
     """Half of what was in hand: the next jobs are asked for before the last of these has started."""
-    machine = inline_machine()
-    jobs = batch(machine, 20)
-    if "work" in machine.out:
-        machine.give()
+    machine, jobs = enough(20)
     armed(machine, jobs[0])
     at = 1
     while turn(machine, jobs[at]) is not None:
@@ -120,9 +123,7 @@ def test_a_turn_is_measured() -> None:
 
 
 def test_rule_21_what_waits_behind_a_slow_inline_handler_goes_back() -> None:
-    machine = inline_machine()
-    jobs = batch(machine, 50)
-    machine.give() if "work" in machine.out else None
+    machine, jobs = enough(50)
     assert isinstance(machine.after(250).work, Release)
     assert {lease.job for lease in machine.work.leases} == {job.lease.job for job in jobs[1:]}
     assert machine.steps.leased == 1
