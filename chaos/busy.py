@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from chaos.options import Option, Wrong
 from engine.testing import start_guarded
+from record.options import Option, Wrong
 
 USAGE = "usage: python -m chaos.busy COUNT -- COMMAND [ARGUMENT ...]"
 USAGE_EXIT_CODE = 2

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 from chaos.errors import HarnessError, TooSlow
 from chaos.installed import how
 from chaos.interrupts import Interrupts
-from chaos.options import Option, Wrong
 from chaos.verbs import BY_NAME, VERBS, Verb
 from engine import command_line
 from engine.errors import nearest, redacted
+from record.options import Option, Wrong
 
 UNKNOWN = 2
 

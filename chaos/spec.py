@@ -14,7 +14,7 @@ from bench.workload import LIMITS, SCHEDULES
 from chaos import catalogue, topologies
 from chaos.catalogue import APPS, DIRECT, FACES, HTTP
 from chaos.errors import HarnessError
-from chaos.options import bounds, declared
+from record.options import SEEDS, bounds, declared
 
 SPEC_SCHEMA = 1
 
@@ -61,7 +61,7 @@ class RunSpec(SpecFile):
     """One run. Times end in their unit; `mutant` is empty for the clean engine."""
 
     id: str
-    seed: int = declared("draws load and faults", 0, 2**53 - 1, default=1)
+    seed: int = declared("draws load and faults", *SEEDS, default=1)
     mutant: str = declared("plant this defect, to see the checks catch it", default="", metavar="NAME")
     #: What the mutant does, and the verdict that one check must make of it; empty for the clean engine.
     planted: dict[str, str] = field(default_factory=dict)

@@ -13,8 +13,8 @@ from typing import Any
 
 from chaos.capacity import options as of_capacity
 from chaos.catalogue import HTTP
-from chaos.options import Option, day, names, options_of
 from chaos.spec import RunSpec
+from record.options import Option, day, names, options_of
 
 KEEP_RUNS = 20
 KEEP_DAYS = 14

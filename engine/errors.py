@@ -305,9 +305,9 @@ def bounded_error(text: str) -> str:
     return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()
 
 
-def counted(number: int, what: str) -> str:
-    """So many of something: `1 job`, `2 jobs`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def counted(number: int, what: str, written: str = "") -> str:
+    """So many of something: `1 job`, `2 jobs`. `written`: how the number is, such as `,`."""
+    return f"{number:{written}} {what}{'' if number == 1 else 's'}"
 
 
 #: For a message that says more behind it.

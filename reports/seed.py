@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-SEED_MAX = 2**53 - 1
+from record.options import SEEDS, Option
+
+SEED = Option("seed", "", int, 1, *SEEDS)
 
 
 def add_seed(command: argparse.ArgumentParser, draws: str) -> None:
     """The option; `draws`: what it is for."""
-    command.add_argument("--seed", type=_seed, default=1, help=f"{draws} (default: %(default)s)")
-
-
-def _seed(text: str) -> int:
-    """The number. Raises ArgumentTypeError."""
-    if not text.isdecimal() or len(text) > len(str(SEED_MAX)) or int(text) > SEED_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be a whole number from 0 to {SEED_MAX}")
-    return int(text)
+    command.add_argument("--seed", type=SEED.read, default=SEED.default, help=f"{draws} (default: %(default)s)")

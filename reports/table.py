@@ -8,6 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from engine.errors import counted
 from reports import causes, slo
 from reports.causes import explained
 from reports.facts import ALL, of_channels
@@ -172,8 +173,8 @@ def checks(lines: Sequence[Mapping[str, Any]], columns: int, *, every: bool) -> 
     left = len(lines) - len(shown)
     if not left:
         return table
-    counted = f"{left} other checks, all valid" if shown else f"{left} checks, all valid"
-    return [*(table or ["checks"]), f"  {counted.replace('checks', 'check') if left == 1 else counted} (--all lists them)"]
+    valid = counted(left, "other check" if shown else "check")
+    return [*(table or ["checks"]), f"  {valid}, all valid (--all lists them)"]
 
 
 def clean(line: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from bench.micro.http_wake import MEMORY_EVERY_S, WAKE_P99_MS, met
 from bench.micro.place import ROOT, SERVER_CPU, Unpinnable
 from bench.micro.runner import Runner
 from engine.command_line import Parser
+from record.options import Option
 
 FOLDER = ROOT / "runs" / "bench-http"
 #: Exit codes: the bounds are met, one is not, cannot be measured here.
@@ -33,17 +34,17 @@ class Size:
     repeat: int
 
 
-FULL = Size(http_wake.Size(polls=1_000, listeners=500, seconds=300.0, ends_per_s=10.0), enqueues=2_000, repeat=5)
+FULL = Size(http_wake.Size(polls=1_000, listeners=500, seconds=300, ends_per_s=10), enqueues=2_000, repeat=5)
 QUICK = Size(http_wake.Size(polls=200, listeners=100, seconds=20.0, ends_per_s=10.0), enqueues=300, repeat=3)
 
 
-#: What may be asked for, and the option that asks: the least and the most.
-BOUNDS = {
-    "polls": ("--polls", 1, 100_000),
-    "listeners": ("--listeners", 1, 10_000),
-    "seconds": ("--seconds", 1, 86_400),
-    "ends_per_s": ("--rate", 1, 10_000),
-}
+#: What may be asked for.
+OPTIONS = (
+    Option("polls", "long polls that wait at once", int, FULL.wake.polls, 1, 100_000),
+    Option("listeners", "readers of events", int, FULL.wake.listeners, 1, 10_000),
+    Option("seconds", "for so long jobs end", float, FULL.wake.seconds, 1, 86_400),
+    Option("rate", "ends of jobs a second", float, FULL.wake.ends_per_s, 1, 10_000, dest="ends_per_s"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,19 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m bench http", description="What the HTTP face costs.")
     parser.add_argument("--quick", action="store_true", help="small numbers, a minute: for trying things out")
     parser.add_argument("--only", choices=("wake", "enqueue"), action="append", help="measure this part alone")
-    wake = FULL.wake
-    parser.add_argument("--polls", type=int, help=f"long polls that wait at once ({wake.polls})")
-    parser.add_argument("--listeners", type=int, help=f"readers of events ({wake.listeners})")
-    parser.add_argument("--seconds", type=float, help=f"for so long jobs end ({wake.seconds:g})")
-    parser.add_argument("--rate", type=float, dest="ends_per_s", help=f"ends of jobs a second ({wake.ends_per_s:g})")
+    for one in OPTIONS:
+        parser.add_argument(f"--{one.name}", type=one.read, dest=one.attribute, metavar=one.shown, help=one.told)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder for the file of numbers")
     options = parser.parse_args(arguments)
     size = QUICK if options.quick else FULL
-    given = {name: value for name in BOUNDS if (value := getattr(options, name)) is not None}
-    for name, value in given.items():
-        option, least, most = BOUNDS[name]
-        if not least <= value <= most:
-            parser.error(f"{option} is {value:g}: it must be from {least} to {most}")
+    given = {one.attribute: value for one in OPTIONS if (value := getattr(options, one.attribute)) is not None}
     wake = replace(size.wake, **given)
     try:
         runner = Runner(options.folder, SERVER_CPU)

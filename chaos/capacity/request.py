@@ -11,6 +11,7 @@ from bench.arrivals import RATE_MAX_PER_S
 from bench.models import LANES, NAMES
 from chaos import topologies
 from chaos.errors import HarnessError
+from record.options import SEEDS
 
 #: A step needs so many arrivals, or its p99 is the slowest of a handful.
 ARRIVALS_MIN = 100
@@ -33,7 +34,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "backlog_s": (0, 7 * 86_400),
     "workers": (1, 32),
     "handlers_at_once": (1, 256),
-    "seed": (0, 2**53 - 1),
+    "seed": SEEDS,
     "step_s": (1, 600),
     "last_step_s": (1, 3_600),
     "verify_times": (1, 100),

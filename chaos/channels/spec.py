@@ -12,8 +12,9 @@ from chaos import catalogue, topologies
 from chaos.errors import HarnessError
 from chaos.spec import SpecFile, check_bounds
 from engine.models.dsps import CLOCK_MAX, clock_ahead
+from record.options import SEEDS
 
-BOUNDS: dict[str, tuple[int, int]] = {"seed": (0, 2**53 - 1), "publishers": (1, 8), "load_bound_s": (60, 100_000)}
+BOUNDS: dict[str, tuple[int, int]] = {"seed": SEEDS, "publishers": (1, 8), "load_bound_s": (60, 100_000)}
 
 #: Times the rates of the plan: less shows nothing, more is more than two cores do.
 RATE = (0.1, 20.0)

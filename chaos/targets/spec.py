@@ -11,6 +11,7 @@ from chaos.errors import HarnessError
 from chaos.plan import PRODUCER, Pace, Plan, PlannedFault, worker_names
 from chaos.spec import SpecFile, check_bounds
 from chaos.targets.promises import AT_LEAST_ONCE, AT_MOST_ONCE, Promise
+from record.options import SEEDS
 
 #: A machine that is busy, and a process that has to start: so much later than its bound is a recovery still in time.
 SLACK_MS = 10_000
@@ -23,7 +24,7 @@ UNBOUNDED_FREEZE_MS = {AT_MOST_ONCE: 10_000, AT_LEAST_ONCE: 120_000}
 #: At most so long is waited at the end for a queue whose bound is longer; MINUTES says otherwise.
 WAIT_MAX_MS = 360_000
 
-BOUNDS = {"seed": (0, 2**53 - 1), "workers": (2, 16), "rate_per_s": (1, 200), "wait_ms": (1_000, 3_600_000)}
+BOUNDS = {"seed": SEEDS, "workers": (2, 16), "rate_per_s": (1, 200), "wait_ms": (1_000, 3_600_000)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from engine.http import access
 from engine.http.answers import Problem
 from engine.http.settings import HttpSettings
+from engine.redis.async_driver import Patience
 
 # -- What a request must be before anything else looks at it: its host, its path, its headers, its size.
 # Without I/O.
@@ -148,7 +149,8 @@ class Shield:
 
     def _bounded(self, receive: Receive) -> Receive:
         """Receives a body of bounded size, in bounded time."""
-        until_s = asyncio.get_running_loop().time() + BODY_S
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + BODY_S
         size, whole = 0, False
 
         async def bounded() -> Message:
@@ -156,7 +158,8 @@ class Shield:
             if whole:
                 return await receive()
             try:
-                async with asyncio.timeout_at(until_s):
+                # What came while the loop stood still is read, though the time is over.
+                async with Patience(until_s - loop.time()):
                     message = await receive()
             except TimeoutError:
                 raise Problem(

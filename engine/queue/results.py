@@ -205,19 +205,20 @@ class Waiting:
         if seen.state in ("gone", "rejected"):
             raise UnknownJob(f"job {self.job}: the server knows no such job")
         found = result_of(self.job, seen)
-        if found is None and self.left_ms <= 0:
+        if found is None and not self.left_ms:
             raise TimedOut(self.job, self._wait_ms)
         return found
 
     def failed(self, error: EngineError) -> None:
         """Note that a poll was not answered. Raises its error when no time is left."""
-        if self.left_ms <= 0:
+        if not self.left_ms:
             raise error
 
     @property
     def left_ms(self) -> int:
-        """The time left to wait, in ms; a part of one counts as one, so that no wait ends too soon."""
-        return math.ceil((self._until_s - time.monotonic()) * 1000)
+        """The time left to wait, in ms, 0 from its end on; a part of one counts as one, so that no wait ends
+        too soon."""
+        return max(0, math.ceil((self._until_s - time.monotonic()) * 1000))
 
     @property
     def block_ms(self) -> int:

@@ -974,7 +974,7 @@ class Events(Part):
         while True:
             if waiting is not None and came:
                 waiting.begin()
-            left_ms = BLOCK_MS if waiting is None else max(0, waiting.left_ms)
+            left_ms = BLOCK_MS if waiting is None else waiting.left_ms
             page = self._blocking.run(ReadEvents(page.after, _PAGE, min(BLOCK_MS, left_ms)))
             yield from page.events
             came = bool(page.events)

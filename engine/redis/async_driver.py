@@ -39,6 +39,7 @@ from engine.redis.exchange import (
     without_asking,
 )
 from engine.redis.handshake import Handshake
+from engine.redis.resolver import asked_node, note_errors
 from engine.redis.scripts import Script
 
 # -- Connections of the asyncio driver: as `engine.redis.driver`, through redis-py's asyncio client.
@@ -209,7 +210,7 @@ class AsyncConnections:
 
     def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int) -> None:
         self._dialer = AsyncDialer(endpoint, handshake, patience_ms)
-        self._resolver = self._dialer.resolver
+        self.resolver = self._dialer.resolver
         self._slot = endpoint.slot
         self._check_ns = endpoint.options.idle_check_ms * 1_000_000
         self._owner = asyncio.get_running_loop()
@@ -228,7 +229,7 @@ class AsyncConnections:
     async def take(self, slot: int) -> Connection:
         """A connection that is ready to send calls of a slot. Raises redis-py's errors, TimeoutError, or
         UnsafeServer."""
-        resolver = self._resolver
+        resolver = self.resolver
         known = None if resolver is None else resolver.known(slot)
         if resolver is None or (known is not None and self._idle.get(known.address)):
             return await self.take_at(known, slot)
@@ -249,26 +250,14 @@ class AsyncConnections:
         try:
             async with self.patience():
                 await connection.connect()
-            if node is not None and self._resolver is not None and self._resolver.replaced(node):
+            if node is not None and self.resolver is not None and self.resolver.replaced(node):
                 # While it was being made, so `leave` may have missed it.
                 raise redis.ConnectionError(f"{node.host}:{node.port} is not the primary any more")
         except BaseException as error:
             await connection.disconnect(nowait=True)
-            self.note_errors([error])
+            note_errors(self.resolver, [error])
             raise
         return connection
-
-    def note_errors(self, replies: Sequence[Any]) -> None:
-        """Take the errors among replies, or what ended a call or a connection: another server may have to be
-        found. Where the address is fixed nothing is looked at."""
-        if self._resolver is not None:
-            for reply in replies:
-                if isinstance(reply, (redis.RedisError, OSError)):
-                    self._resolver.note_error(reply)
-
-    def asked_node(self, error: AskError) -> Node | None:
-        """The node that an ASK has named; None where the address is fixed."""
-        return None if self._resolver is None else self._resolver.at(Address.of(error))
 
     def leave(self) -> None:
         """Close the connections to servers that are no longer named, also those on which somebody waits for a
@@ -277,7 +266,7 @@ class AsyncConnections:
             self._owner.call_soon_threadsafe(self._leave)
 
     def _leave(self) -> None:
-        resolver = self._resolver
+        resolver = self.resolver
         if resolver is None:
             return
         left = [
@@ -351,8 +340,8 @@ class AsyncConnections:
     async def close(self) -> None:
         """Close the idle connections."""
         await self._close_idle(nowait=False)
-        if self._resolver is not None:
-            self._resolver.part(self)
+        if self.resolver is not None:
+            self.resolver.part(self)
 
     async def _close_idle(self, *, nowait: bool) -> None:
         idle = self._idle
@@ -524,7 +513,7 @@ class AsyncDriver:
     async def _send_on(self, slot: int, error: AskError, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
         """Send calls whose slot is on the move to the node that an ASK names."""
         try:
-            connection = await self._connections.take_at(self._connections.asked_node(error), slot)
+            connection = await self._connections.take_at(asked_node(self._connections.resolver, error), slot)
         except FAILURES as failure:
             return [not_sent(failure)]
         return await self._send(
@@ -565,7 +554,7 @@ class AsyncDriver:
                 await connections.retire(pipelined)
             else:
                 await connections.end_exchange(pipelined)
-        connections.note_errors(replies)
+        note_errors(connections.resolver, replies)
         if asks:
             replies = without_asking(replies)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

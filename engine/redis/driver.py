@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import redis
-from redis.exceptions import AskError
 
 from engine.errors import EngineError, OutcomeUnknown
 from engine.observer import Intended, Observer
@@ -42,6 +41,7 @@ from engine.redis.exchange import (
     without_asking,
 )
 from engine.redis.handshake import Handshake
+from engine.redis.resolver import asked_node, note_errors
 from engine.redis.scripts import Script
 
 # -- Connections to one Redis or Valkey server, each made fit for the engine by a handshake before its first
@@ -75,7 +75,7 @@ class Connections:
 
     def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int) -> None:
         self._dialer = dialer_of(endpoint, handshake, patience_ms)
-        self._resolver = self._dialer.resolver
+        self.resolver = self._dialer.resolver
         self._slot = endpoint.slot
         self._most = endpoint.options.connections_max
         self._permit_wait_s = endpoint.options.connect_timeout_ms / 1000
@@ -98,7 +98,7 @@ class Connections:
         """A connection for calls of a slot that was used a moment ago and needs no check, or None."""
         node = None
         if self._pid != os.getpid() or (
-            self._resolver is not None and (node := self._resolver.known(slot)) is None
+            self.resolver is not None and (node := self.resolver.known(slot)) is None
         ):
             return None
         if self._permits is not None and not self._permits.acquire(blocking=False):
@@ -112,7 +112,7 @@ class Connections:
 
     def take(self, slot: int) -> Connection:
         """A connection that is ready to send calls of a slot. Raises redis-py's errors, or UnsafeServer."""
-        resolver = self._resolver
+        resolver = self.resolver
         known = None if resolver is None else resolver.known(slot)
         if resolver is None or (known is not None and self._idle.get(known.address)):
             return self.take_at(known, slot)
@@ -145,7 +145,7 @@ class Connections:
                 raise redis.ConnectionError("the connections are broken")
         except BaseException as error:
             self._give_permit_back()
-            self.note_errors([error])
+            note_errors(self.resolver, [error])
             raise
         return connection
 
@@ -156,7 +156,7 @@ class Connections:
             self._open[connection] = node
         try:
             connection.connect()
-            if node is not None and self._resolver is not None and self._resolver.replaced(node):
+            if node is not None and self.resolver is not None and self.resolver.replaced(node):
                 # While it was being made, so `leave` may have missed it.
                 raise redis.ConnectionError(f"{node.host}:{node.port} is not the primary any more")
         except BaseException:
@@ -168,7 +168,7 @@ class Connections:
     def give_back(self, connection: Connection) -> None:
         """Return a connection that is alive and whose last reply has been read."""
         with self._lock:
-            address = None if self._resolver is None else address_of(self._open.get(connection))
+            address = None if self.resolver is None else address_of(self._open.get(connection))
             self._idle.setdefault(address, []).append((connection, time.monotonic_ns()))
         if self._permits is not None:
             self._permits.release()
@@ -184,23 +184,11 @@ class Connections:
         self.drop(connection)
         self._close_idle()
 
-    def note_errors(self, replies: Sequence[Any]) -> None:
-        """Take the errors among replies, or what ended a call or a connection: another server may have to be
-        found. Where the address is fixed nothing is looked at."""
-        if self._resolver is not None:
-            for reply in replies:
-                if isinstance(reply, (redis.RedisError, OSError)):
-                    self._resolver.note_error(reply)
-
-    def asked_node(self, error: AskError) -> Node | None:
-        """The node that an ASK has named; None where the address is fixed."""
-        return None if self._resolver is None else self._resolver.at(Address.of(error))
-
     def close(self) -> None:
         """Close the idle connections."""
         self._close_idle()
-        if self._resolver is not None:
-            self._resolver.part(self)
+        if self.resolver is not None:
+            self.resolver.part(self)
 
     def _close_idle(self) -> None:
         with self._lock:
@@ -221,7 +209,7 @@ class Connections:
     def leave(self) -> None:
         """Close the connections to servers that are no longer named, also those on which somebody waits for a
         reply."""
-        resolver = self._resolver
+        resolver = self.resolver
         if resolver is None:
             return
         with self._lock:
@@ -350,7 +338,7 @@ class SyncDriver:
             connection.send_packed_command(packed(connection, commands), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
-            self._connections.note_errors([error])
+            note_errors(self._connections.resolver, [error])
             return Flight(in_flight_call, failure=error)
         except BaseException:
             # A killed greenlet or an interrupt: the replies may still come, so the connection is not for
@@ -464,7 +452,7 @@ class SyncDriver:
         for error, asked in replies.asked([*places]).values():
             calls = [in_flight[at] for at in asked]
             try:
-                connection = self._connections.take_at(self._connections.asked_node(error), slot)
+                connection = self._connections.take_at(asked_node(self._connections.resolver, error), slot)
             except FAILURES as failure:
                 replies.put(asked, [not_sent(failure)])
             else:
@@ -484,7 +472,7 @@ class SyncDriver:
             connection.send_packed_command(packed(connection, commands), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
-            self._connections.note_errors([error])
+            note_errors(self._connections.resolver, [error])
             return [error]
         except BaseException:
             # A killed greenlet or an interrupt: the replies may still come, so the connection is not for
@@ -523,7 +511,7 @@ class SyncDriver:
             else:
                 self._connections.give_back(connection)
         if refused:
-            self._connections.note_errors(replies)
+            note_errors(self._connections.resolver, replies)
         if asks:
             replies = without_asking(replies)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, cast
 
 import redis
-from redis.exceptions import MovedError
+from redis.exceptions import AskError, MovedError
 
 from engine.redis.endpoint import Address, ClusterRoute, Node, Route, SentinelRoute
 from engine.redis.exchange import FAILURES, is_reply, message_of
@@ -491,6 +491,20 @@ class Sentinels(Resolver):
             time.sleep(SWITCH_PAUSE_S)
         with self._lock:
             self._following = False
+
+
+def note_errors(resolver: Resolver | None, replies: Iterable[Any]) -> None:
+    """Take the errors among replies, or what ended a call or a connection: another server may have to be
+    found. Where the address is fixed nothing is looked at."""
+    if resolver is not None:
+        for reply in replies:
+            if isinstance(reply, (redis.RedisError, OSError)):
+                resolver.note_error(reply)
+
+
+def asked_node(resolver: Resolver | None, error: AskError) -> Node | None:
+    """The node that an ASK has named; None where the address is fixed."""
+    return None if resolver is None else resolver.at(Address.of(error))
 
 
 def _agreed(votes: Iterable[Node], count: int) -> Node | None:

@@ -91,8 +91,8 @@ else
   end
   -- During a migration of the slot a node refuses a call by itself if one of KEYS is missing, as the key of a
   -- new job is (rule 27).
-  if raw or noted[2] or not plain then settled(prefix) end
   if raw or not plain then
+    settled(prefix)
     check_types({ prefix .. 'due', prefix .. 'active', prefix .. 'dead' }, { prefix .. 'sweep' }, {},
       { prefix .. 'run:' .. id, seq, unique, dedup })
   end

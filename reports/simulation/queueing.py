@@ -159,6 +159,7 @@ class Simulation:
         """A job can be claimed from now on."""
         job.ready_s = self.now
         shard = self.shards[job.shard]
+        shard.running.discard(job)
         self.sequence += 1
         heapq.heappush(shard.waiting, (job.priority, self.sequence, job))
         self.claim(shard)
@@ -217,8 +218,9 @@ class Simulation:
         shard.away.add(loss.worker)
         shard.places = deque(worker for worker in shard.places if worker != loss.worker)
         for job in sorted((job for job in shard.running if job.worker == loss.worker), key=lambda job: job.due_s):
-            shard.running.discard(job)
-            # A crash is not a failure of the job, and its late end counts for nothing.
+            # A crash is not a failure of the job, and its late end counts for nothing. It has its place of the limit until it is
+            # reaped, as a lease has.
+            job.worker = -1
             job.run += 1
             job.attempts -= 1
             self.running -= 1

@@ -44,12 +44,13 @@ def test_a_slow_wake_up_and_memory_that_grows_miss(p99_ms: float, low: float, me
     assert http_wake.met({"wake_ms": rows, "growth": {"low": low}}) is met
 
 
-TOO_SMALL = {"--polls 0": "1 to 100000", "--listeners -5": "1 to 10000", "--seconds nan": "1 to 86400", "--rate 0": "1 to 10000"}
+WRONG = {"polls 0": "whole number from 1 to 100000", "listeners -5": "whole number from 1 to 10000"}
+WRONG |= {"seconds nan": "number from 1 to 86400", "rate 0": "number from 1 to 10000"}
 
 
-@pytest.mark.parametrize(("words", "bound"), TOO_SMALL.items())
+@pytest.mark.parametrize(("words", "bound"), WRONG.items())
 def test_a_size_nobody_can_measure_is_refused_before_a_server(words: str, bound: str, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(http_face, "Runner", lambda *_: pytest.fail("it has begun"))
     with pytest.raises(SystemExit, match="2"):
-        http_face.main(words.split())
-    assert capsys.readouterr().err.endswith(f"error: {words.replace(' ', ' is ')}: it must be from {bound}\n")
+        http_face.main(f"--{words}".split())
+    assert capsys.readouterr().err.endswith(f": {words.replace(' ', ' is ')}: it must be a {bound}\n")

@@ -3,6 +3,7 @@ outcome."""
 
 import asyncio
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any, Self
@@ -125,13 +126,19 @@ async def test_a_task_that_is_cancelled_before_its_call_has_left_takes_it_back(i
 
 
 async def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay: Relay, direct: Queue) -> None:
+    has_left, cancelled = threading.Event(), threading.Event()
+
+    def hold(data: bytes) -> None:
+        if b":job:b" in data:
+            has_left.set()
+            cancelled.wait(DEADLINE_S)
+
+    relay.before_call = hold
     async with AsyncQueue("q", url=relay.url) as queue:
         tasks = await started(queue, "a", "b", "c")
-        await tasks[0]
-        calls, left = relay.calls, asyncio.get_running_loop().time() + DEADLINE_S
-        while relay.calls == calls and not tasks[2].done() and asyncio.get_running_loop().time() < left:
-            await asyncio.sleep(0)
+        await seen(has_left.is_set)
         tasks[1].cancel()
+        cancelled.set()
         assert (await tasks[2]).result == "created" and not queue.driver.permits.locked()
     assert {"a", "c"} <= set(ids_of(direct, "waiting"))
 
@@ -183,9 +190,13 @@ async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, dir
         assert not queue.driver._connections._shared, "what left alone has a connection of its own"
         # The first of these wait until the batch is overdue.
         others: list[asyncio.Task[Any]] = []
-        while not any(other.done() for other in others):
-            others.append(asyncio.create_task(queue.enqueue("work", None, id=f"j{len(others)}")))
-            await asyncio.sleep(0.001)
+
+        def overtaken() -> bool:
+            if not (done := any(other.done() for other in others)):
+                others.append(asyncio.create_task(queue.enqueue("work", None, id=f"j{len(others)}")))
+            return done
+
+        await seen(overtaken)
         assert {(await other).result for other in others} == {"created"} and not silent.done()
         relay.break_all()
         assert (await silent).result == "repeated"

@@ -15,6 +15,7 @@ from engine.redis import dialer, driver
 from engine.redis.dialer import Dialer, Subscription
 from engine.redis.endpoint import Endpoint, Node
 from engine.redis.exchange import Sent
+from engine.redis.resolver import asked_node, note_errors
 from tests.engine.using import Count, refused, wait_until
 
 
@@ -89,8 +90,8 @@ def test_a_connection_is_for_one_node_and_used_while_it_is_named(pool: Any, name
     pool.give_back(taken)
     named.doubted = True
     assert pool.take(0) is taken and named.heard == ["join", "join"]
-    assert pool.asked_node(AskError("0 127.0.0.1:7005")) == Node("127.0.0.1", 7_005, "asked")
-    pool.note_errors(["reply", redis.ConnectionError("gone"), ValueError(), OSError(), KeyboardInterrupt()])
+    assert asked_node(pool.resolver, AskError("0 127.0.0.1:7005")) == Node("127.0.0.1", 7_005, "asked")
+    note_errors(pool.resolver, ["reply", redis.ConnectionError("gone"), ValueError(), OSError(), KeyboardInterrupt()])
     assert named.heard[2:] == [redis.ConnectionError, OSError]
     pool.give_back(taken)
     pool.close()
@@ -121,10 +122,10 @@ def test_connections_to_a_former_server_are_closed_though_in_use(pool: Any, name
 async def test_of_a_fixed_address_nothing_is_looked_at(ironclaim_url: str) -> None:
     with Queue("q", url=ironclaim_url) as queue:
         pool: Any = queue.driver._connections
-        assert pool.asked_node(AskError("0 127.0.0.1:7005")) is None and pool.leave() is None
+        assert asked_node(pool.resolver, AskError("0 127.0.0.1:7005")) is None and pool.leave() is None
     async with AsyncQueue("q", url=ironclaim_url) as queue:
         connections = queue.driver._connections
-        assert connections.asked_node(AskError("0 127.0.0.1:7005")) is None and connections._leave() is None
+        assert connections._leave() is None
         await connections.give_back(await connections.take(0))
         assert await connections._dialer.node(0) is None
 
@@ -132,7 +133,7 @@ async def test_of_a_fixed_address_nothing_is_looked_at(ironclaim_url: str) -> No
 @pytest.mark.parametrize("way", ["send_many", "depart"])
 def test_a_call_that_could_not_be_written_is_sent_again(queue: Queue, client: Any, named: Any, way: str) -> None:
     pool: Any = queue.driver._connections
-    pool._resolver = pool._dialer.resolver = named
+    pool.resolver = pool._dialer.resolver = named
     queue.enqueue("work", {}, id="before")
     # However long this takes, it is not looked at.
     pool._check_ns = 1 << 60

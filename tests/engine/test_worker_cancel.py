@@ -14,7 +14,7 @@ import pytest
 from engine import Handlers, Job, Queue, Worker
 from engine.worker import connections
 from engine.worker.machine.claiming import Allowance
-from tests.engine.using import at_work, read_control, some_handlers, wait_until
+from tests.engine.using import at_work, read_control, seen, some_handlers, wait_until
 
 #: Neither a renewal nor a heartbeat comes while a test waits: what is heard was told over the control connection.
 RARELY: dict[str, Any] = {"lease_ms": 3_600_000, "beat_ms": 3_600_000}
@@ -131,8 +131,7 @@ def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue
     @handlers("work", batch=3)
     async def work(jobs: list[Job]) -> None:
         started.set()
-        while not any(job.cancelled for job in jobs):
-            await asyncio.sleep(0.01)
+        await seen(lambda: any(job.cancelled for job in jobs))
         said.append([job.id for job in jobs if job.cancelled])
 
     queue.enqueue_many([{"name": "work", "payload": {}, "id": job} for job in ("a", "b", "c")])

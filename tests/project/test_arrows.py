@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 #: What `reports` may use of the engine and of `record`. They need nothing else of them.
-OF_OTHERS = ("record.history", "engine.command_line", "engine.errors", "engine.sizing")
+OF_OTHERS = ("record.history", "record.options", "engine.command_line", "engine.errors", "engine.sizing")
 
 #: Beside the standard library. Only the engine's testing folder may know pytest, and only the cluster in it a client: see
 #: the test of a fresh interpreter. hiredis is used where redis-py has it.
@@ -32,7 +32,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("taskiq_redis", "streaq", "bullmq", "ardiq", "uvloop"),
     ),
     "bench/peers": ("engine", "bench", "psutil", "redis", "matplotlib"),
-    "bench/micro": ("engine", "bench", "psutil", "redis", "hiredis", "matplotlib", "pytest", "starlette", "uvicorn"),
+    "bench/micro": (
+        *("engine", "record.options", "bench", "psutil", "redis", "hiredis", "matplotlib", "pytest", "starlette", "uvicorn"),
+    ),
     "chaos": ("engine", "record", "bench", "chaos", "psutil", "redis", "requests", "toxiproxy"),
     "record": ("engine", "record"),
     # The client over HTTP is a package of its own, for places where there is no engine.

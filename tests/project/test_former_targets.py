@@ -101,7 +101,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("Makefile", ".ci/former_targets"):
         (tree / name).write_text((ROOT / name).read_text())
     (tree / ".ci/setup").write_text("import sys\nsys.exit('the set-up has begun')\n")
-    for name in ("bench", "chaos", "engine"):
+    for name in ("bench", "chaos", "engine", "record"):
         (tree / name).symlink_to(ROOT / name)
     script(tree / "python", f'exec {sys.executable} -S "$@"')
     return tree

@@ -46,7 +46,7 @@ def number(value: float | None) -> str:
 
 def some(count: int, what: str) -> str:
     """`12,345 jobs`, `1 job`."""
-    return counted(count, what).replace(f"{count}", f"{count:,}", 1)
+    return counted(count, what, ",")
 
 
 def length(ms: float | None) -> str:
@@ -57,7 +57,7 @@ def length(ms: float | None) -> str:
         return f"{ms:.0f} ms" if ms >= 10 or float(ms).is_integer() else f"{ms:.1f} ms"
     number, (unit, size) = next(one for one in enumerate(_UNITS) if ms >= one[1][1])
     if unit == "s":
-        return f"{ms / 1000:.1f}".removesuffix(".0") + " s"
+        return f"{round(ms / 1000, 1):g} s"
     whole = int(ms // size)
     smaller, smaller_size = _UNITS[number + 1]
     rest = int(ms % size // smaller_size)

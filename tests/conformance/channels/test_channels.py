@@ -15,7 +15,7 @@ from engine.channel import replies
 from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
 from tests.engine.helpers.lives import all_given, now_ms
-from tests.engine.using import DEADLINE_S, refused, until_waits
+from tests.engine.using import DEADLINE_S, refused, until_waits, wait_until
 
 
 @pytest.mark.feature("DS01", "DS02", "DS06", "DS07", "DS09", "DS11", "DS13", "DS14", "DS16", model="dsps")
@@ -63,8 +63,7 @@ def test_a_long_poll_is_woken_by_a_publish_of_another_process(place: Place, chan
     channel.subscribe("s")
     channel.subscribe("t")
     threads = [waiting(lambda who=who: channel.fetch(who, wait_ms=30_000)) for who in ("s", "t")]
-    while len(channel._waiters) < 2:
-        time.sleep(0.001)
+    wait_until(lambda: len(channel._waiters) == 2, "both wait")
     assert not any(came for _, came in threads)
     publish(place.channel(), "a")
     for thread, came in threads:
@@ -79,8 +78,7 @@ def test_a_long_poll_without_messages_ends_in_time_and_one_that_is_closed_at_onc
     before_s = time.monotonic()
     assert channel.fetch("s", wait_ms=200) == engine.Fetched() and time.monotonic() - before_s >= 0.19
     thread, came = waiting(lambda: channel.fetch("s", wait_ms=30_000))
-    while not channel._waiters:
-        time.sleep(0.001)
+    wait_until(lambda: channel._waiters, "it waits")
     channel.close()
     thread.join(DEADLINE_S)
     assert came[0] == engine.Fetched()

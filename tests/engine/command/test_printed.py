@@ -72,7 +72,8 @@ def options(parser: argparse.ArgumentParser) -> Iterator[str]:
         elif action.dest != "help":
             kind = getattr(action.type, "__name__", "")
             words = {"default": action.default, "const": action.const, "nargs": action.nargs, "dest": action.dest, "type": kind}
-            words |= {"choices": action.choices and list(action.choices), "required": action.required}
+            # To newer patches of Python a list that may be empty is none that must be given; 3.11 says that it must.
+            words |= {"choices": action.choices and list(action.choices), "required": action.required and action.nargs != "*"}
             said = [f"{name}={value!a}" for name, value in words.items() if value not in (None, "", False, argparse.SUPPRESS)]
             yield f"{parser.prog} {'/'.join(action.option_strings)}: {' '.join(said)}"
 

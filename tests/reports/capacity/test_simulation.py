@@ -131,6 +131,13 @@ def test_jobs_of_a_lost_worker_run_again_and_end_once() -> None:
     assert len(came.latencies_ms) == 240 and 1 <= (came.latencies_ms > 4_000).sum() <= 5
 
 
+def test_a_limit_counts_the_jobs_of_a_lost_worker_until_they_are_reaped() -> None:
+    lost = [Loss(at_s=at_s, worker=1, away_s=9, recovery_s=4) for at_s in (10.05, 12)]
+    came = simulate(Load(rate=1, seconds=20, arrivals=EVEN), System(service=constant(100), workers=2, limit=1, losses=lost))
+    waited = np.sort(came.latencies_ms)
+    assert waited == pytest.approx([100] * 15 + [450, 1_350, 2_250, 3_150, 4_550])
+
+
 def test_nothing_is_claimed_while_the_primary_is_away() -> None:
     system = System(service=constant(10), shards=2, handlers_at_once=50, losses=[Loss(at_s=10, shard=1, away_s=3)])
     came = simulate(Load(rate=200, seconds=30, arrivals=EVEN), system)

@@ -27,7 +27,7 @@ from engine.http.channels.webhooks import delivery
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings, signed
 from tests.engine.http.channels.desk import Desk, desk
 from tests.engine.http.channels.receiver import Answer, Receiver
-from tests.engine.using import malformed, soon
+from tests.engine.using import malformed, seen, soon
 
 pytestmark = pytest.mark.feature("DS30", model="dsps")
 
@@ -235,11 +235,11 @@ def test_an_answer_that_came_while_the_loop_stood_still_is_no_failure(receiver: 
         target = Target(hook(url, timeout_ms=timeout_ms), url, {})
         receiver.hold.clear()
         made = asyncio.create_task(delivery.Delivery(NoTelemetry()).attempt(target, "m1", b"{}"))
-        while not (sent := any(one.path == f"/{timeout_ms}" for one in receiver.received)) and not made.done():
-            await asyncio.sleep(0.001)
+        sent = lambda: any(one.path == f"/{timeout_ms}" for one in receiver.received)  # noqa: E731
+        await seen(lambda: sent() or made.done())
         await asyncio.sleep(0.001)
         began_s = time.monotonic()
-        in_time = sent and began_s < over_s
+        in_time = sent() and began_s < over_s
         receiver.hold.set()
         if in_time:
             soon(lambda: time.monotonic() > began_s + timeout_ms / 1_000 and has_answer(receiver.port), "the answer has come")

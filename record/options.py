@@ -1,7 +1,9 @@
-"""Options of the command line. Each is declared once: that of a field of a spec at the field, with its bounds and its help."""
+"""Options of the harness's and the judge's command lines. Each is declared once: that of a field of a spec at
+the field, with its bounds and its help. Standard library alone, because the judge has it, too."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, replace
@@ -10,8 +12,11 @@ from typing import Any
 
 from engine.errors import nearest
 
+#: Seeds of whatever draws: JSON has each as it is, for every reader.
+SEEDS = (0, 2**53 - 1)
 
-class Wrong(ValueError):
+
+class Wrong(argparse.ArgumentTypeError):
     """The text of an option is not what it must be: one line with the option, the text and the bound."""
 
 
@@ -19,9 +24,9 @@ class Wrong(ValueError):
 class Option:
     """One option, or a word of its own where `word` is set.
 
-    `name`: as it is typed, without dashes. `dest`: its name in the parsed arguments. `kind`: int, float, str, another reader of a
-    text, or bool for a flag. `words`: what is said of the default where it is not the value. `many`: it may be repeated.
-    """
+    `name`: as it is typed, without dashes. `dest`: its name in the parsed arguments. `kind`: int, float, str,
+    another reader of a text, or bool for a flag. `words`: what is said of the default where it is not the
+    value. `many`: it may be repeated."""
 
     name: str
     help: str
@@ -79,7 +84,8 @@ class Option:
             value = self.kind(text)
         except ValueError as error:
             raise Wrong(f"{self.name} is {text!r}: it must be {self.bound or error}") from None
-        outside = self.low is not None and not self.low <= value <= (value if self.high is None else self.high)
+        most = value if self.high is None else self.high
+        outside = self.low is not None and not self.low <= value <= most
         if outside or (self.choices and value not in self.choices):
             near = nearest(value, self.choices)
             raise Wrong(f"{self.name} is {text if outside else repr(text)}: it must be {self.bound}{near}")
@@ -95,11 +101,11 @@ def number(value: float) -> str:
     return f"{value:.16g}"
 
 
-def declared(help: str = "", low: int | None = None, high: int | None = None, *, default: Any = MISSING, **more: Any) -> Any:
-    """A field of a spec, with its bounds; with `help` it is an option, too, whose name is that of the field unless `name` says
-    another one."""
-    if default is MISSING:
-        return field(metadata={"help": help, "low": low, "high": high, **more})
+def declared(
+    help: str = "", low: int | None = None, high: int | None = None, *, default: Any = MISSING, **more: Any
+) -> Any:
+    """A field of a spec, with its bounds; with `help` it is an option, too, whose name is that of the field
+    unless `name` says another one."""
     return field(default=default, metadata={"help": help, "low": low, "high": high, **more})
 
 
@@ -113,11 +119,10 @@ def options_of(spec: type[Any]) -> dict[str, Option]:
     """The options of a spec by the name of the option: its fields that have a help."""
     found: dict[str, Option] = {}
     for one in dataclasses.fields(spec):
-        told = dict(one.metadata)
+        told: dict[str, Any] = {"default": None if one.default is MISSING else one.default, **one.metadata}
         if told.get("help"):
-            name = told.pop("name", one.name.replace("_", "-"))
-            default = None if one.default is MISSING else one.default
-            found[name] = Option(name, kind=int if told["low"] is not None else str, **{"default": default, **told})
+            name: str = told.pop("name", one.name.replace("_", "-"))
+            found[name] = Option(name, kind=str if told["low"] is None else int, **told)
     return found
 
 
