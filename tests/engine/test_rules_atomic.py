@@ -114,6 +114,14 @@ def test_rule_01_a_bulk_enqueue_checks_its_other_keys_before_its_first_write_too
     desk.refuses(desk.enqueue_many_operation("j1", "j2", delays_ms=(100,)), "WRONGTYPE", ScriptFault)
 
 
+@pytest.mark.parametrize("key", ["era", "dead", "due"])
+def test_rule_01_an_end_of_a_restore_checks_its_keys_before_its_first_write(desk: Desk, key: str) -> None:
+    end = an_end_of_a_restore(desk.enqueue("j"), {})
+    desk.redis.delete(getattr(desk.keys, key))
+    desk.redis.pfadd(getattr(desk.keys, key), "x")
+    desk.refuses(end, "WRONGTYPE", ScriptFault)
+
+
 @pytest.mark.parametrize("key", ["active", "dead", "due", "rest", "done", "sweep", "parked", "stats", "claim", "ready", "wake"])
 def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key: str) -> None:
     """There is something to write in each half: a job to end, one that is due, and one to lease."""

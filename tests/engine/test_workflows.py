@@ -90,6 +90,12 @@ def test_a_child_of_which_another_parent_is_dead_stays_dead_until_that_is_requeu
     assert members(desk, desk.keys.needs("child")) == {"p1", "p2"} and finish_all(desk)[-1] == "child"
 
 
+def test_a_child_that_is_revived_twice_has_no_end_behind_it(desk: Desk) -> None:
+    for _ in range(2):
+        revived(requeued(bury(desk if desk.places("p") else desk.family(), "p").swept().tick(1), "p"), "child")
+    assert places(desk, "child") == ["blocked"] and desk.run_hash("child").get("past", "") == ""
+
+
 def test_a_revived_child_waits_for_its_own_time_where_its_parents_have_finished(desk: Desk) -> None:
     requeued(bury(desk.family(delay_ms=600_000), "p").swept(), "p")
     assert finish_all(desk) == ["p"] and revived(desk, "child") == [("done", None)]

@@ -416,3 +416,11 @@ def test_ends_of_a_job_whose_hash_is_gone_leave_no_hash_behind(desk: MosquitoDes
         failure = Failure(job.lease, "no", 1_000, charge=False)
         assert desk.did(Retry((failure,)) if end == "retry" else Bury((failure,))).past(5_000).take() == []
         assert desk.redis.exists(desk.there.run(id)) == 0, end
+
+
+def test_a_job_that_fails_is_no_foreign_one_any_more(ironclaim_url: str) -> None:
+    desk = MosquitoDesk(ironclaim_url, "live", adopt_after_ms=60_000)
+    desk.redis.zadd(f"{desk.keys.prefix}foreign", {desk.add(1): desk.now_ms})
+    desk.did(Bury((Failure(desk.take()[0].lease, "no"),)))
+    assert not desk.redis.exists(f"{desk.keys.prefix}foreign")
+    desk.close()
