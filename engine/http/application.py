@@ -27,7 +27,7 @@ from engine.http.jobs import schemas
 from engine.http.jobs.events import Readers
 from engine.http.opening import Opened, Waits
 from engine.http.settings import HttpSettings
-from engine.http.shield import Shield
+from engine.http.shield import SEGMENT_PATTERN, Shield
 from engine.models import Lanes
 from engine.version import __version__
 
@@ -43,6 +43,7 @@ _PATTERNS = {
     "key": r"^([A-Za-z0-9_.:-]{1,100}|\*)$",
     **dict.fromkeys(("channel", "subscriber", "message"), f"^{settings.ID_PATTERN}$"),
 }
+_ANY = f"^{SEGMENT_PATTERN}$"
 #: Those that are any texts in old keyspaces.
 _OF_MODELS = frozenset({"queue", "id", "name", "schedule", "key"})
 PROBLEM: Schema = {
@@ -133,7 +134,7 @@ def _in_path(path: str, narrow: bool) -> list[dict[str, Any]]:
 
 
 def _pattern(name: str, narrow: bool) -> str:
-    return _PATTERNS.get(name, "^[^/]+$") if narrow or name not in _OF_MODELS else r"^[^/\\]+$"
+    return _ANY if name in _OF_MODELS and not narrow else _PATTERNS.get(name, _ANY)
 
 
 def _in_query(found: Described, settings: HttpSettings) -> list[dict[str, Any]]:

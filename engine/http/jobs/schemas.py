@@ -7,6 +7,7 @@ from typing import Any, cast, get_args
 
 from engine import validate
 from engine.http.describing import Schema
+from engine.http.shield import SEGMENT_PATTERN
 from engine.options import OPTIONS, Checked, Choice, Duration, Flag, Whole
 from engine.queue.history import KEPT_MAX, NAMES_MAX, OUTCOMES, PAYLOAD_BYTES_MAX
 from engine.queue.looks import ERROR_CHARACTERS_MAX, JobState
@@ -16,7 +17,10 @@ from engine.validate import DEAD_MAX, DURATION_MS_MAX, RATE_MAX
 
 NAME_PATTERN = "[A-Za-z0-9_.:-]{1,128}"
 KEY_PATTERN = "[A-Za-z0-9_.:-]{1,100}"
-ID_PATTERN = f"(?!cron:){NAME_PATTERN}"
+#: Two dots, or one, are no segment of a path; the quote is that of a header.
+ID_PATTERN = rf'(?!cron:|\.\.?"?$){NAME_PATTERN}'
+#: The same in old keyspaces.
+ANY_ID_PATTERN = f"(?!cron:){SEGMENT_PATTERN}"
 #: The number of a job in its batch stands behind the key of the batch.
 BATCH_KEY_CHARACTERS_MAX = 120
 BATCH_KEY_PATTERN = f"(?!cron:)[A-Za-z0-9_.:-]{{1,{BATCH_KEY_CHARACTERS_MAX}}}"
@@ -268,5 +272,7 @@ def widened(schema: Any) -> Any:
         members = {
             name: widened(value) for name, value in given.items() if name != "pattern" or value not in _NARROW
         }
+        if given.get("pattern") == ID["pattern"]:
+            return {**members, "pattern": f"^{ANY_ID_PATTERN}$"}
         return members if len(members) == len(given) else {**members, "minLength": 1}
     return [widened(item) for item in cast("list[Any]", schema)] if isinstance(schema, list) else schema
