@@ -96,6 +96,11 @@ class Default:
     value: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Private:
+    """Marks an option that may hold private text: only who may see payloads is shown it."""
+
+
 #: What checks an option or a setting.
 Check = Whole | Flag | Choice | Checked
 
@@ -170,7 +175,7 @@ class JobOptions(TypedDict, total=False):
     soft_timeout_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
     """At most `timeout_ms`: `SoftTimeout` is raised in a coroutine or child process that takes longer, and
     `job.cancelled` set in a thread, so that the handler can clean up and end by itself; 0: never."""
-    headers: Annotated[Mapping[str, str] | None, Checked(validate.headers)]
+    headers: Annotated[Mapping[str, str] | None, Checked(validate.headers), Private()]
     """Pairs of texts that travel with the job untouched: traces, tenants."""
     serializer: Annotated[str | None, Checked(validate.text)]
     """What turns the payload into bytes: `json`, `raw` (bytes as they are), or a name that the queue was
@@ -236,10 +241,17 @@ _ELSEWHERE = {
 }
 #: No checks of a model's own.
 NO_CHECKS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType({})
+#: The type of each option, and what its row notes.
+_ROWS = {name: get_args(hint) for name, hint in get_type_hints(JobOptions, include_extras=True).items()}
 #: What checks each option.
-OPTIONS: Mapping[str, Check] = {
-    name: get_args(hint)[1] for name, hint in get_type_hints(JobOptions, include_extras=True).items()
-}
+OPTIONS: Mapping[str, Check] = {name: notes[1] for name, notes in _ROWS.items()}
+#: Those that only who may see payloads is shown.
+PRIVATE = frozenset(name for name, notes in _ROWS.items() if Private() in notes)
+
+
+def without_private(options: Options) -> Options:
+    """The options that everybody may see; in place of the others their defaults."""
+    return replace(options, **{name: getattr(PLAIN, name) for name in PRIVATE})
 
 
 def checked(

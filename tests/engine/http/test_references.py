@@ -68,12 +68,13 @@ def keys_of(raw: Any, queue: str) -> list[bytes]:
     return sorted(raw.scan_iter(f"ic:{{{queue}}}*"))
 
 
-def test_each_option_is_known_to_lead_out_of_its_queue_or_not() -> None:
-    """A new option: does it name a queue? Then it needs a case and a guard in engine/http/jobs/jobs.py."""
+def test_each_option_is_known_to_lead_out_of_its_queue_or_not_and_to_be_private_or_not() -> None:
     known = "delay_ms run_at_ms timestamp_ms priority lifo attempts backoff_ms backoff backoff_max_ms backoff_delays_ms jitter "
     known += "crashes_max timeout_ms headers serializer key unique dedup dedup_ms needs on_parent_failure skip_on route target "
     known += "result_ttl_ms error_ttl_ms expires_ms cost soft_timeout_ms"
-    assert {*known.split()} == OF_ITS_OWN_QUEUE
+    about = "a new option that names a queue needs a case, and a guard in engine/http/jobs/jobs.py; others are in this list"
+    assert {*known.split()} == OF_ITS_OWN_QUEUE, about
+    assert sorted(options.PRIVATE) == ["headers"], "each option that may hold private text has Private() in its row"
 
 
 def test_no_reference_leads_out_of_the_queues_of_a_token(client: httpx.Client, ironclaim_url: str, raw: Any, audit: Any) -> None:
