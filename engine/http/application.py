@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from engine import validate
 from engine.channel import settings
 from engine.errors import EngineError
 from engine.http import answers, routes
@@ -36,11 +37,11 @@ from engine.version import __version__
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 #: What a parameter of a path may be; others are texts.
 _PATTERNS = {
-    "queue": "^[A-Za-z0-9_.:-]{1,128}$",
-    "id": "^[A-Za-z0-9_.:>-]{1,256}$",
-    "name": "^[A-Za-z0-9_.:-]{1,128}$",
-    "schedule": "^[A-Za-z0-9_.:-]{1,100}$",
-    "key": r"^([A-Za-z0-9_.:-]{1,100}|\*)$",
+    "queue": f"^{validate.QUEUE.pattern}$",
+    "id": f"^{validate.KNOWN_ID.pattern}$",
+    "name": f"^{validate.NAME.pattern}$",
+    "schedule": f"^{validate.SCHEDULE.pattern}$",
+    "key": rf"^({validate.KEY.pattern}|\*)$",
     **dict.fromkeys(("channel", "subscriber", "message"), f"^{settings.ID_PATTERN}$"),
 }
 _ANY = f"^{SEGMENT_PATTERN}$"
