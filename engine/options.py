@@ -91,9 +91,14 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """What holds for a setting that is not given."""
+    """What holds for an option or a setting that is not given."""
 
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """Marks an option that may hold private text: only who may see payloads is shown it."""
 
 
 #: What checks an option or a setting.
@@ -133,8 +138,8 @@ class Described(Protocol):
 
 
 class JobOptions(TypedDict, total=False):
-    """What may be said about a job when it is enqueued, each option with its bound: `Whole(least, most)`, or
-    what checks it."""
+    """What may be said about a job when it is enqueued, each option with its bound, `Whole(least, most)` or
+    what checks it, and with its default; without one it is nothing: 0, False, None."""
 
     delay_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """Not claimable before this has passed, by the server's clock."""
@@ -143,15 +148,15 @@ class JobOptions(TypedDict, total=False):
     one means now."""
     timestamp_ms: Annotated[int, Whole(0, INSTANT_MS_MAX)]
     """When the producer made the job, ms since 1970; only handlers read it. 0: when it was enqueued."""
-    priority: Annotated[int, Whole(1, 10)]
-    """1 to 10, default 5. Higher ones are claimed first, strictly; equal ones in the order of arrival."""
+    priority: Annotated[int, Whole(1, 10), Default(5)]
+    """1 to 10. Higher ones are claimed first, strictly; equal ones in the order of arrival."""
     lifo: Annotated[bool, Flag()]
     """Claim it before jobs of the same priority instead of after them."""
-    attempts: Annotated[int, Whole(1, ATTEMPTS_MAX)]
-    """How many runs may fail, the first one included, before the job is dead. Default 3."""
-    backoff_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
-    """The wait after a failed run, default 1,000; `backoff` says how it grows."""
-    backoff: Annotated[Backoff, Choice(get_args(Backoff))]
+    attempts: Annotated[int, Whole(1, ATTEMPTS_MAX), Default(3)]
+    """How many runs may fail, the first one included, before the job is dead."""
+    backoff_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX), Default(1000)]
+    """The wait after a failed run; `backoff` says how it grows."""
+    backoff: Annotated[Backoff, Choice(get_args(Backoff)), Default("fixed")]
     """How the wait grows with the failed runs n: `fixed`; `exponential`, times 2^(n-1); `linear`, times n;
     `geometric`, times n squared; `custom`, as listed in `backoff_delays_ms`."""
     backoff_max_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
@@ -162,15 +167,15 @@ class JobOptions(TypedDict, total=False):
     jitter: Annotated[float | None, Checked(validate.share)]
     """The random share of each wait, 0 to 1, so that not all jobs come back at once. None: 0.5 for
     `exponential`, else 0."""
-    crashes_max: Annotated[int, Whole(CRASHES_LEAST, CRASHES_MAX)]
-    """How many workers may be lost while they run the job before it is dead. Default 3."""
+    crashes_max: Annotated[int, Whole(CRASHES_LEAST, CRASHES_MAX), Default(3)]
+    """How many workers may be lost while they run the job before it is dead."""
     timeout_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
     """A run that takes longer has failed; 0: no limit. A function in a thread cannot be stopped, but its
     result is refused."""
     soft_timeout_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
     """At most `timeout_ms`: `SoftTimeout` is raised in a coroutine or child process that takes longer, and
     `job.cancelled` set in a thread, so that the handler can clean up and end by itself; 0: never."""
-    headers: Annotated[Mapping[str, str] | None, Checked(validate.headers)]
+    headers: Annotated[Mapping[str, str] | None, Checked(validate.headers), Private()]
     """Pairs of texts that travel with the job untouched: traces, tenants."""
     serializer: Annotated[str | None, Checked(validate.text)]
     """What turns the payload into bytes: `json`, `raw` (bytes as they are), or a name that the queue was
@@ -189,9 +194,9 @@ class JobOptions(TypedDict, total=False):
     needs: Annotated[Sequence[str | Identified] | None, Checked(validate.parents)]
     """At most 1,000 jobs of this queue that have to finish before this one can be claimed (rule 25): their
     ids, or what `task.new(...)` has made."""
-    on_parent_failure: Annotated[ParentFailure, Choice(get_args(ParentFailure))]
-    """When one of `needs` is buried, discarded, skipped or rerouted: `bury` this job as well (default), or
-    `ignore` it."""
+    on_parent_failure: Annotated[ParentFailure, Choice(get_args(ParentFailure)), Default("bury")]
+    """When one of `needs` is buried, discarded, skipped or rerouted: `bury` this job as well, or `ignore`
+    it."""
     on_success: Annotated[Described | None, Checked(validate.callback)]
     """A job that the success of this one makes, in the very call that finishes it: a NewJob, such as
     `task.new(...)` makes. Its handler reads `job.parents` and `job.results`. It is a job of this queue with
@@ -213,15 +218,15 @@ class JobOptions(TypedDict, total=False):
     """A routing key: only workers that have it among their `routes` run the job. None: `default`."""
     target: Annotated[Target | Mapping[str, Any] | None, Checked(target_text)]
     """Which workers may run the job, by their server, stack, capabilities and region (rule 18)."""
-    result_ttl_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
-    """How long the handler's return value is kept, default one hour; 0: not at all."""
-    error_ttl_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
-    """How long the error of a dead job is kept as its result, default one day; 0: not at all."""
+    result_ttl_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX), Default(3_600_000)]
+    """How long the handler's return value is kept; 0: not at all."""
+    error_ttl_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX), Default(86_400_000)]
+    """How long the error of a dead job is kept as its result; 0: not at all."""
     expires_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """A job that no worker has started this long after its enqueue ends as `expired` instead; 0: never. A
     delay counts in, so it must be longer than that. A job that has been started does not expire, nor do its
     retries (rule 38)."""
-    cost: Annotated[int, Whole(1, 1000)]
+    cost: Annotated[int, Whole(1, 1000), Default(1)]
     """How much of a rate limit's window the job uses up, 1 to 1,000. One that costs more than the whole rate
     uses all of it (rule 20)."""
 
@@ -236,10 +241,19 @@ _ELSEWHERE = {
 }
 #: No checks of a model's own.
 NO_CHECKS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType({})
+#: The type of each option, and what its row notes.
+_ROWS = {name: get_args(hint) for name, hint in get_type_hints(JobOptions, include_extras=True).items()}
 #: What checks each option.
-OPTIONS: Mapping[str, Check] = {
-    name: get_args(hint)[1] for name, hint in get_type_hints(JobOptions, include_extras=True).items()
-}
+OPTIONS: Mapping[str, Check] = {name: notes[1] for name, notes in _ROWS.items()}
+#: The defaults that are something.
+DEFAULTS = {name: note.value for name, notes in _ROWS.items() for note in notes if isinstance(note, Default)}
+#: Those that only who may see payloads is shown.
+PRIVATE = frozenset(name for name, notes in _ROWS.items() if Private() in notes)
+
+
+def without_private(options: Options) -> Options:
+    """The options that everybody may see; in place of the others their defaults."""
+    return replace(options, **{name: getattr(PLAIN, name) for name in PRIVATE})
 
 
 def checked(

@@ -101,22 +101,22 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _ID = QUEUE
 #: How the ids begin that schedules make.
 OF_SCHEDULES = "cron:"
-_NAME = QUEUE
+NAME = QUEUE
 #: Also of a job that another one was rerouted to.
 PARENT = re.compile(rf"{_ID.pattern}(?:>reroute)?")
 #: A class, with its module or without.
 ERROR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,127}")
 ROUTE = re.compile(rf"[A-Za-z0-9_.:-]{{1,{ROUTE_CHARS_MAX}}}")
 #: A reroute adds to the id, and a schedule's name and tick make one.
-_KNOWN_ID = re.compile(r"[A-Za-z0-9_.:>-]{1,256}")
+KNOWN_ID = re.compile(r"[A-Za-z0-9_.:>-]{1,256}")
 #: Any text but the empty one and halves of surrogate pairs, which UTF-8 cannot hold. The older formats have
 #: no bound.
 TEXT_CHARS_MAX = 65_536
 ANY_TEXT = re.compile(rf"[^\ud800-\udfff]{{1,{TEXT_CHARS_MAX}}}")
 #: What most of these are.
 _ALLOWED = re.compile(r"\[A-Za-z0-9(.+)\]\{(\d+),(\d+)\}")
-_KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
-_SCHEDULE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
+SCHEDULE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
 def asked(field: str, value: object, bound: str, ask: Callable[..., T], *arguments: object) -> T:
@@ -182,27 +182,27 @@ def job_id(value: object) -> str:
 
 def known_id(value: object) -> str:
     """The id of an existing job, also one that the engine has made."""
-    return _matching("id", value, _KNOWN_ID)
+    return _matching("id", value, KNOWN_ID)
 
 
 def job_name(value: object) -> str:
     """A job name."""
-    return _matching("name", value, _NAME)
+    return _matching("name", value, NAME)
 
 
 def schedule_name(value: object) -> str:
     """The name of a schedule."""
-    return _matching("name", value, _SCHEDULE)
+    return _matching("name", value, SCHEDULE)
 
 
 def lock_name(value: object) -> str:
     """A lock's name."""
-    return _matching("lock name", value, _NAME)
+    return _matching("lock name", value, NAME)
 
 
 def limit_key(field: str, value: object) -> str:
     """A tenant or limit key."""
-    return _matching(field, value, _KEY)
+    return _matching(field, value, KEY)
 
 
 def instant_ms(field: str, value: object) -> int:
@@ -223,7 +223,7 @@ def _since_epoch_ms(value: datetime) -> int:
 
 def text(field: str, value: object) -> str:
     """A text of the characters that names may have."""
-    return _matching(field, value, _NAME)
+    return _matching(field, value, NAME)
 
 
 def route(field: str, value: object) -> str:
@@ -288,7 +288,7 @@ def worker_name(value: object, default: Callable[[], str] | None = None) -> str:
     """A worker's name, for people and for the history; the default, if there is one, for an empty one."""
     if default is not None and (value is None or (type(value) is str and not value)):
         value = default()
-    return _matching("worker name", value, _NAME)
+    return _matching("worker name", value, NAME)
 
 
 def integer(field: str, value: object, least: int, most: int, what: str = "a whole number") -> int:
@@ -514,7 +514,7 @@ def error_name(value: object) -> object:
 
 def reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
     """Names of exceptions, each with a name, or a queue, a colon and a name."""
-    return _reroutes(field, value, _NAME)
+    return _reroutes(field, value, NAME)
 
 
 def any_reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:

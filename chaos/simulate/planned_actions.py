@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from chaos.simulate.places import WISHES
 from chaos.simulate.profile import Profile
-from engine.ops.admin import AdminAction, HistoryRule, Limit, Pause, Resume, SetHistory, SetLimit
+from engine.ops.admin import AdminAction, AdminOperation, HistoryRule, Limit, Pause, Resume, SetHistory, SetLimit
 from engine.ops.jobs import Backoff
 from engine.queue.producing import NewJob
 
@@ -61,7 +61,7 @@ class PlannedAction:
     number: int
     jobs: tuple[NewJob, ...] = ()
     many: bool = False
-    asks: Pause | Resume | SetLimit | SetHistory | None = None
+    asks: AdminOperation | None = None
     hand: tuple[AdminAction, str] | None = None
     revive: tuple[Revival, str] | None = None
     schedule: tuple[Change, str, int] | None = None

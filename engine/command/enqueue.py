@@ -14,7 +14,7 @@ from engine.command.arguments import add_json, add_queue, duration_ms, numbers, 
 from engine.command.output import print_error, renamed, show_one
 from engine.errors import EngineError, nearest, outlined
 from engine.ops.workers import WORKERS_MAX
-from engine.options import OPTIONS, Described, JobOptions, sentences
+from engine.options import DEFAULTS, OPTIONS, Described, JobOptions, sentences
 from engine.queue import producing
 from engine.queue.producing import NewJob
 from engine.queue.synchronous import Queue
@@ -34,7 +34,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_json(parser)
     hints, about = get_type_hints(JobOptions, include_extras=True), sentences(JobOptions)
     for option in OPTIONS:
-        help = about[option].replace("%", "%%")
+        default = f" (default {DEFAULTS[option]})" if option in DEFAULTS else ""
+        help = f"{about[option]}{default}".replace("%", "%%")
         keywords = _keywords(option, get_args(hints[option])[0])
         parser.add_argument(f"--{option.replace('_', '-')}", dest=f"option_{option}", help=help, **keywords)
     parser.set_defaults(run=run_enqueue)

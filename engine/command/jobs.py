@@ -74,7 +74,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--older-than", type=duration_ms, default=0, metavar="AGE", help="only those that ended so long ago"
     )
     history.add_argument("--before", metavar="PLACE", help="go on behind the entry with this place (--json)")
-    history.add_argument("--limit", type=int, default=20, help="how many at most (20)")
+    history.add_argument("--limit", type=int, default=20, help="how many at most (%(default)s)")
     _action(actions, "times", _times, "how long the handlers of each name took")
     _action(actions, "show", _show, "everything about one job", "job")
     workflow = _action(
@@ -84,7 +84,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "the jobs that need each other, of which this is one; or cancel or retry them",
         "job",
     )
-    workflow.add_argument("--limit", type=int, default=SHOWN, help=f"how many to show ({SHOWN})")
+    workflow.add_argument("--limit", type=int, default=SHOWN, help="how many to show (%(default)s)")
     does = workflow.add_mutually_exclusive_group()
     does.add_argument("--cancel", action="store_true", help="cancel all that have not ended")
     does.add_argument("--retry", action="store_true", help="requeue all that are dead")
@@ -105,7 +105,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     grouped = _action(
         actions, "by-error", _by_error, "how many died of each kind of error: ids and numbers do not count"
     )
-    grouped.add_argument("--limit", type=int, default=10_000, help="how many are looked at (10000)")
+    grouped.add_argument("--limit", type=int, default=10_000, help="how many are looked at (%(default)s)")
     requeue = _action(
         actions,
         "requeue",
@@ -146,7 +146,7 @@ def _action(
 
 def _range(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offset", type=int, default=0, help="how many to pass by")
-    parser.add_argument("--limit", type=int, default=20, help="how many at most (20)")
+    parser.add_argument("--limit", type=int, default=20, help="how many at most (%(default)s)")
     parser.add_argument("--newest-first", action="store_true", help="the newest first")
 
 

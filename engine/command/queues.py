@@ -500,7 +500,7 @@ def add_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser("history", help="begin, end or look at what is kept of how jobs have ended")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     begin = actions.add_parser("on", help="keep how jobs end from now on; `jobs history` reads it")
-    begin.add_argument("--keep", type=int, default=10_000, metavar="N", help="how many ends (10000)")
+    begin.add_argument("--keep", type=int, default=10_000, metavar="N", help="how many ends (%(default)s)")
     begin.add_argument("--age", dest="age_ms", type=duration_ms, metavar="LENGTH", help="for how long: 7d")
     begin.add_argument("--names", type=words, default=(), metavar="A,B,...", help="of these names alone")
     begin.add_argument(

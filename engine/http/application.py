@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from engine import validate
 from engine.channel import settings
 from engine.errors import EngineError
 from engine.http import answers, routes
@@ -27,7 +28,7 @@ from engine.http.jobs import schemas
 from engine.http.jobs.events import Readers
 from engine.http.opening import Opened, Waits
 from engine.http.settings import HttpSettings
-from engine.http.shield import Shield
+from engine.http.shield import SEGMENT_PATTERN, Shield
 from engine.models import Lanes
 from engine.version import __version__
 
@@ -36,13 +37,14 @@ from engine.version import __version__
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 #: What a parameter of a path may be; others are texts.
 _PATTERNS = {
-    "queue": "^[A-Za-z0-9_.:-]{1,128}$",
-    "id": "^[A-Za-z0-9_.:>-]{1,256}$",
-    "name": "^[A-Za-z0-9_.:-]{1,128}$",
-    "schedule": "^[A-Za-z0-9_.:-]{1,100}$",
-    "key": r"^([A-Za-z0-9_.:-]{1,100}|\*)$",
+    "queue": f"^{validate.QUEUE.pattern}$",
+    "id": f"^{validate.KNOWN_ID.pattern}$",
+    "name": f"^{validate.NAME.pattern}$",
+    "schedule": f"^{validate.SCHEDULE.pattern}$",
+    "key": rf"^({validate.KEY.pattern}|\*)$",
     **dict.fromkeys(("channel", "subscriber", "message"), f"^{settings.ID_PATTERN}$"),
 }
+_ANY = f"^{SEGMENT_PATTERN}$"
 #: Those that are any texts in old keyspaces.
 _OF_MODELS = frozenset({"queue", "id", "name", "schedule", "key"})
 PROBLEM: Schema = {
@@ -133,7 +135,7 @@ def _in_path(path: str, narrow: bool) -> list[dict[str, Any]]:
 
 
 def _pattern(name: str, narrow: bool) -> str:
-    return _PATTERNS.get(name, "^[^/]+$") if narrow or name not in _OF_MODELS else r"^[^/\\]+$"
+    return _ANY if name in _OF_MODELS and not narrow else _PATTERNS.get(name, _ANY)
 
 
 def _in_query(found: Described, settings: HttpSettings) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections import Counter
 from typing import Any, cast
+from urllib.parse import quote
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,6 +43,19 @@ _HOST = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?
 #: Encoded slashes, dots, backslashes and NUL: a proxy and we could read two different paths. No name needs
 #: them.
 _ENCODED = re.compile(rb"%(2[ef]|5c|00)", re.IGNORECASE)
+#: What is left of bytes that are no UTF-8, and the control characters of ASCII: a proxy that decodes those
+#: writes a line of its own into a header. All other characters are bytes that no proxy reads anything into.
+_UNSAFE = r"\x00-\x1f\x7f\ufffd"
+_UNSAFE_IN = re.compile(f"[{_UNSAFE}]")
+#: The texts that a segment of a path can carry.
+SEGMENT_PATTERN = rf"(?!\.\.?$)[^/\\{_UNSAFE}]+"
+_SEGMENT = re.compile(SEGMENT_PATTERN)
+
+
+def carries(path: str, segment: str) -> bool:
+    """Whether the address is let in that has this text as one more segment."""
+    size = len(path) + len("/") + len(quote(segment, safe=""))
+    return size <= PATH_BYTES_MAX and _SEGMENT.fullmatch(segment) is not None
 
 
 def refusal(scope: dict[str, Any], settings: HttpSettings) -> Problem | None:
@@ -78,8 +92,8 @@ def _path_refusal(scope: dict[str, Any]) -> Problem | None:
         return Problem(
             400, "The path has empty segments, dots as segments, or encoded slashes, dots or backslashes."
         )
-    if "\ufffd" in scope["path"] or not scope["path"].isprintable():
-        return Problem(400, "The path is no UTF-8, or has characters that cannot be printed.")
+    if _UNSAFE_IN.search(scope["path"]):
+        return Problem(400, "The path is no UTF-8, or has control characters.")
     return None
 
 

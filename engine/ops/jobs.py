@@ -73,16 +73,13 @@ class Parent(str):
 
 @immutable
 class Options:
-    """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched.
+    """What a job carries beside its payload, as the engine reads it. The rows of `engine.options.JobOptions`
+    say what each option means.
 
-    `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6
-    and 12). `serializer` names what wrote the payload, '' = JSON. `key` is the tenant or limit key that makes
-    the job's lane; `unique` and `dedup` are the keys of rule 23, '' = none.
-
-    `backoff_max_ms` 0 and `jitter` None are those of the kind of back-off; `backoff_delays_ms` belongs to the
-    custom one. `needs` are ids of parents (rule 25). `run_at_ms` is when the job is due instead of a delay,
-    `timestamp_ms` what its producer calls its time; 0 = none. `skip_on` and `reroute_on` name classes of
-    exceptions, the latter each with its target.
+    A text is '' where there is none, of `serializer` JSON. `attempts` and `crashes_max` are those of rules 6
+    and 12. `key` makes the job's lane; `unique` and `dedup` are the keys of rule 23. `backoff_max_ms` 0 and
+    `jitter` None are those of the kind of back-off. `needs` are ids of parents (rule 25); `skip_on` and
+    `reroute_on` name classes of exceptions, the latter each with its target.
     """
 
     priority: int = 5
@@ -113,14 +110,11 @@ class Options:
     target: str = ""
     result_ttl_ms: int = 3_600_000
     error_ttl_ms: int = 86_400_000
-    #: The job ends if nobody has started it for this long since its enqueue; 0: never (rule 38).
     expires_ms: int = 0
     #: The jobs that its success and its failure make (rule 25), which need nothing but this one.
     on_success: Enqueue | None = None
     on_failure: Enqueue | None = None
-    #: Places that one claim takes in the window of a rate.
     cost: int = 1
-    #: An exception is raised in a handler that takes longer, and it may go on until `timeout_ms`; 0: never.
     soft_timeout_ms: int = 0
 
     @property

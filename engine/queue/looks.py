@@ -14,7 +14,7 @@ from engine.models.model import LANES, Model, Names
 from engine.ops.base import frozen, whole
 from engine.ops.jobs import Lease, Options
 from engine.ops.looks import Explained, Looked
-from engine.options import PLAIN
+from engine.options import PLAIN, without_private
 from engine.routing import read_target
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
@@ -26,8 +26,6 @@ JobState = Literal["waiting", "blocked", "delayed", "active", "stuck", "dead", "
 _ENDED: tuple[Ended, ...] = get_args(Ended)
 _OPEN: tuple[JobState, ...] = ("waiting", "blocked", "delayed", "dead", "gone")
 _ERRORS_KEPT = 10
-#: Options that hold what its producer put into a job, or other jobs.
-_CONTENTS = ("headers",)
 
 
 @frozen
@@ -163,8 +161,9 @@ def payload_members(payload: Any, data: bytes) -> dict[str, Any]:
 
 def options_told(options: Options, *, contents: bool = True) -> dict[str, Any]:
     """The options of a job that are not the default ones, for an answer in JSON; without `contents` none of
-    those that hold what its producer put into the job, or other jobs."""
-    names = [field.name for field in fields(options) if contents or field.name not in _CONTENTS]
+    the private ones."""
+    options = options if contents else without_private(options)
+    names = [field.name for field in fields(options)]
     given = {name: getattr(options, name) for name in names if getattr(options, name) != getattr(PLAIN, name)}
     for name in ("headers", "reroute_on"):
         if name in given:

@@ -14,7 +14,7 @@ import pytest
 import engine
 from bench.__main__ import PROGRAMS
 from bench.__main__ import main as bench
-from bench.micro import channels, claim_cost, drain, enqueue, floor_check, memory, pickup, place, scripts
+from bench.micro import channels, claim_cost, drain, each_script, enqueue, floor_check, memory, pickup, place, scripts
 from bench.micro.bare import BareEnqueue, NewSlot
 from bench.micro.bare_publish import BarePublish
 from bench.micro.drain_process import Order
@@ -23,7 +23,6 @@ from bench.micro.floor import Floor
 from bench.micro.jobs import Claims, fill
 from bench.micro.payload import NAME, PAYLOAD, compact
 from bench.micro.runner import machine_card, one_line
-from engine.redis.scripts import load_model, scripts_folder
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import TWO_CORES, silent
 
@@ -165,7 +164,7 @@ def test_memory_and_a_server_that_is_missing() -> None:
 @pytest.mark.slow
 def test_each_script_by_itself(tmp_path: Path) -> None:
     found = scripts.measure(2, tmp_path / "scripts.json", silent)["scripts"]
-    assert {title.split()[0] for title in found} == set(load_model(scripts_folder(), "lanes"))
+    assert set(found) == set(each_script.CALLS)
     assert all(row["redis_us"] > 0 for row in found.values()) and all(row["us"] > 0 for row in found.values())
 
 

@@ -4,7 +4,7 @@ import inspect
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_type_hints
 
@@ -12,7 +12,7 @@ import pytest
 
 from engine import JobOptions, Malformed, NewJob, Queue, RetryLater, Target, TimedOut, Worker
 from engine.models.envelope import NUMBERS_BYTES, decode, encode
-from engine.options import OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whole, checked
+from engine.options import DEFAULTS, OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whole, checked
 from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, INSTANT_MS_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
 from tests.engine.using import Enqueue, Lease, Options, refused, some_handlers
 
@@ -175,7 +175,7 @@ def test_an_expiry_before_the_job_is_due_is_refused_by_name(others: dict[str, An
 def test_the_table_the_callers_type_and_the_engines_type_have_the_same_names() -> None:
     assert set(OPTIONS) == set(get_type_hints(JobOptions)) == {field.name for field in fields(Options)}
     defaults = {name: None if isinstance(option, Checked) else getattr(PLAIN, name) for name, option in OPTIONS.items()}
-    assert checked(defaults) == PLAIN == Options()
+    assert checked(defaults) == PLAIN == Options() and {name: value for name, value in asdict(PLAIN).items() if value} == DEFAULTS
     assert {name for name, option in OPTIONS.items() if isinstance(option, Checked)} == set(EXAMPLES)
 
 

@@ -20,7 +20,7 @@ from engine.http.access import access_of, needs, public
 from engine.http.answers import JsonAnswer, bad_value, json_object, only
 from engine.http.describing import arguments, choice, described, whole
 from engine.http.jobs import schemas
-from engine.http.jobs.jobs import own_key, unknown
+from engine.http.jobs.jobs import own_key, refuse_unreadable, unknown
 from engine.http.opening import BANANAS
 from engine.models.foreign.bananas import DESCRIPTION, PRIORITIES, updated_ms
 from engine.queue.asynchronous.queue import AsyncQueue
@@ -49,7 +49,7 @@ _YEAR_MAX = 5999
 _FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 _NEW = schemas.an_object(
     ("name",),
-    id=schemas.or_null({**schemas.ANY_TEXT, "pattern": "^(?!cron:)"}),
+    id=schemas.or_null({**schemas.ANY_TEXT, "pattern": f"^{schemas.ANY_ID_PATTERN}$"}),
     name=schemas.ANY_TEXT,
     payload={},
     description=_TEXT,
@@ -93,9 +93,9 @@ async def submit(request: Request) -> Response:
     if found.get("scheduled_for") is not None:
         options["run_at_ms"] = _instant_ms(found["scheduled_for"])
     queue, id, key = _queue(request), found.get("id"), own_key(request)
-    enqueued = await queue.enqueue(
-        found["name"], found.get("payload"), id=key if id is None else id, **options
-    )
+    id = key if id is None else id
+    refuse_unreadable(request, queue, "", id)
+    enqueued = await queue.enqueue(found["name"], found.get("payload"), id=id, **options)
     stored = None if enqueued.created else await queue.jobs.get(enqueued.job)
     if stored is not None:
         return JsonAnswer({name: _view(stored, request)[name] for name in ("id", "status", "created_at")})

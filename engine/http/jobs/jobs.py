@@ -18,11 +18,13 @@ from engine.http.answers import JsonAnswer, Problem, bad_value, json_object, onl
 from engine.http.describing import Header, arguments, choice, described, name_of, text, whole
 from engine.http.jobs import schemas
 from engine.http.opening import queue_of, wait_for, waiting_ms
+from engine.http.shield import PATH_BYTES_MAX, carries
 from engine.ops.admin import Altered
 from engine.ops.jobs import Enqueued, reroute_target
 from engine.ops.looks import LISTED
 from engine.ops.workers import WorkerInfo
 from engine.queue.admin import PIECE
+from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.history import PastJob
 from engine.queue.looks import ERROR_CHARACTERS_MAX, PLACES_MAX, JobInfo, options_told, payload_members
 from engine.queue.producing import NewJob
@@ -244,6 +246,8 @@ def _has(job: JobInfo, words: str, payloads: bool) -> bool:
 # carried out by a worker, which knows of no token. So what leads out of the caller's queues is refused
 # when the job comes in, and nothing of it is stored.
 
+#: The longest that stands behind the id of a job in a path.
+_LONGEST = "/workflow/cancel"
 #: Options that are jobs themselves, with options of their own.
 CALLBACKS = ("on_success", "on_failure")
 
@@ -269,6 +273,24 @@ def refuse_shared(request: Request, of: str, id: object, options: Mapping[str, A
                 )
                 bound = f"left out by who is for some queues alone: {own}"
                 raise Problem(403, detail, field=f"{of}{field}", value=str(value)[:80], bound=bound)
+
+
+def refuse_unreadable(request: Request, queue: AsyncQueue, of: str, id: object) -> None:
+    """Raise Problem for an id that its queue takes and no path can carry, as nobody could ask for the job. A
+    request to enqueue has the path below which its jobs are."""
+    if not isinstance(id, str) or carries(quote(request.scope["path"]) + _LONGEST, id):
+        return
+    try:
+        queue.model.check_id(id)
+    except Malformed:
+        # The enqueue refuses it, and says what the format has against it.
+        return
+    raise bad_value(
+        f"{of}id",
+        id,
+        "a text for a path: without slashes, backslashes and control characters, not . or .., and so long "
+        f"that the path has at most {PATH_BYTES_MAX} bytes",
+    )
 
 
 async def refuse_schedule(request: Request) -> None:
@@ -327,6 +349,7 @@ async def enqueue(request: Request) -> Response:
     id = key if id is None else id  # anchor: key-becomes-the-id
     refuse_elsewhere(request, id)
     refuse_shared(request, "", id, options)
+    refuse_unreadable(request, queue_of(request), "", id)
     enqueued = await queue_of(request).enqueue(name, payload, id=id, **options)
     segments = ("api", "queues", request.path_params["queue"], "jobs", enqueued.job)
     where = {
@@ -367,6 +390,7 @@ async def enqueue_batch(request: Request) -> Response:
         id = f"{key}.{at}" if id is None and key is not None else id
         refuse_elsewhere(request, id)
         refuse_shared(request, f"jobs[{at}].", id, options)
+        refuse_unreadable(request, queue_of(request), f"jobs[{at}].", id)
         made.append(NewJob(name, payload, id=id, **options))
     try:
         results: Any = await queue_of(request).enqueue_many(made)
@@ -395,6 +419,7 @@ def _callback(request: Request, found: Any, of: str) -> NewJob:
     if not isinstance(found, dict):
         raise bad_value(of, found, "an object of JSON: a job", private=True)
     name, payload, id, options = _fields(request, cast("dict[str, Any]", found), f"{of}.")
+    refuse_unreadable(request, queue_of(request), f"{of}.", id)
     return NewJob(name, payload, id=id, **cast("Any", options))
 
 

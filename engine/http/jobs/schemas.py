@@ -7,20 +7,24 @@ from typing import Any, cast, get_args
 
 from engine import validate
 from engine.http.describing import Schema
+from engine.http.shield import SEGMENT_PATTERN
 from engine.options import OPTIONS, Checked, Choice, Duration, Flag, Whole
 from engine.queue.history import KEPT_MAX, NAMES_MAX, OUTCOMES, PAYLOAD_BYTES_MAX
 from engine.queue.looks import ERROR_CHARACTERS_MAX, JobState
 from engine.queue.results import Outcome
-from engine.routing import VALUES_MAX, Mode, route_text
+from engine.routing import VALUES_MAX, Mode, route_text, target_text
 from engine.validate import DEAD_MAX, DURATION_MS_MAX, RATE_MAX
 
-NAME_PATTERN = "[A-Za-z0-9_.:-]{1,128}"
-KEY_PATTERN = "[A-Za-z0-9_.:-]{1,100}"
-ID_PATTERN = f"(?!cron:){NAME_PATTERN}"
+NAME_PATTERN = validate.NAME.pattern
+KEY_PATTERN = validate.KEY.pattern
+#: Two dots, or one, are no segment of a path; the quote is that of a header.
+ID_PATTERN = rf'(?!cron:|\.\.?"?$){NAME_PATTERN}'
+#: The same in old keyspaces.
+ANY_ID_PATTERN = f"(?!cron:){SEGMENT_PATTERN}"
 #: The number of a job in its batch stands behind the key of the batch.
 BATCH_KEY_CHARACTERS_MAX = 120
 BATCH_KEY_PATTERN = f"(?!cron:)[A-Za-z0-9_.:-]{{1,{BATCH_KEY_CHARACTERS_MAX}}}"
-KNOWN_ID_PATTERN = "[A-Za-z0-9_.:>-]{1,256}"
+KNOWN_ID_PATTERN = validate.KNOWN_ID.pattern
 #: Jobs of one batch.
 BATCH_MAX = 1_000
 
@@ -35,12 +39,6 @@ ID: Schema = {"type": ["string", "null"], "pattern": f"^{ID_PATTERN}$"}
 _ERROR_NAME: Schema = {"type": "string", "pattern": f"^{validate.ERROR_NAME.pattern}$"}
 #: A name, or a name of another queue.
 _REROUTE: Schema = {"type": "string", "pattern": f"^[A-Za-z0-9_.-]{{1,128}}(:{NAME_PATTERN})?$"}
-#: What texts that are options look like, by what checks them.
-_PATTERNS: dict[Any, str] = {
-    validate.text: NAME_PATTERN,
-    validate.limit_key: KEY_PATTERN,
-    route_text: validate.ROUTE.pattern,
-}
 
 
 def header_pattern(pattern: str) -> str:
@@ -61,10 +59,10 @@ def _option(name: str) -> Schema:
             return {"type": "boolean"}
         case Choice(words):
             return {"enum": list(words)}
-        case Checked(function) if function in _PATTERNS:
-            return {"type": ["string", "null"], "pattern": f"^{_PATTERNS[function]}$"}
+        case Checked(function) if function in _CHECKED:
+            return or_null(_CHECKED[function])
         case _:
-            return _CHECKED[name]
+            raise TypeError(f"option {name}: say in `_CHECKED` how OpenAPI shows what its check takes")
 
 
 def an_object(required: tuple[str, ...] = (), **members: Schema) -> Schema:
@@ -98,40 +96,42 @@ def _different(item: Schema, most: int) -> Schema:
 
 
 _VALUES: Schema = {"type": "array", "items": NAME, "maxItems": VALUES_MAX}
-#: Options whose checks are functions, and which are no texts. The callbacks, which are jobs, follow.
-_CHECKED: dict[str, Schema] = {
-    "run_at_ms": or_null(_whole(1, validate.INSTANT_MS_MAX)),
-    "backoff_delays_ms": or_null(
-        {"type": "array", "items": _whole(0, DURATION_MS_MAX), "minItems": 1, "maxItems": validate.DELAYS_MAX}
+#: What options look like whose checks are functions; None stands for the default. A callback, which is a
+#: job, follows.
+_CHECKED: dict[Any, Schema] = {
+    validate.text: NAME,
+    validate.limit_key: {"type": "string", "pattern": f"^{KEY_PATTERN}$"},
+    route_text: {"type": "string", "pattern": f"^{validate.ROUTE.pattern}$"},
+    validate.instant_ms: _whole(1, validate.INSTANT_MS_MAX),
+    validate.delays: {
+        "type": "array",
+        "items": _whole(0, DURATION_MS_MAX),
+        "minItems": 1,
+        "maxItems": validate.DELAYS_MAX,
+    },
+    validate.share: {"type": "number", "minimum": 0, "maximum": 1},
+    validate.headers: {"type": "object", "additionalProperties": _TEXT},
+    validate.parents: _different(
+        {"type": "string", "pattern": f"^{validate.PARENT.pattern}$"}, validate.PARENTS_MAX
     ),
-    "jitter": or_null({"type": "number", "minimum": 0, "maximum": 1}),
-    "headers": or_null({"type": "object", "additionalProperties": _TEXT}),
-    "needs": or_null(
-        _different({"type": "string", "pattern": f"^{validate.PARENT.pattern}$"}, validate.PARENTS_MAX)
-    ),
-    "skip_on": or_null(_different(_ERROR_NAME, validate.ERROR_NAMES_MAX)),
-    "reroute_on": or_null(
-        {
-            "type": "object",
-            "propertyNames": _ERROR_NAME,
-            "additionalProperties": _REROUTE,
-            "maxProperties": validate.ERROR_NAMES_MAX,
-        }
-    ),
-    "target": or_null(
-        an_object(
-            server=or_null(NAME),
-            mode={"enum": list(get_args(Mode))},
-            stack=_VALUES,
-            capabilities=_VALUES,
-            region=_VALUES,
-        )
+    validate.error_names: _different(_ERROR_NAME, validate.ERROR_NAMES_MAX),
+    validate.reroutes: {
+        "type": "object",
+        "propertyNames": _ERROR_NAME,
+        "additionalProperties": _REROUTE,
+        "maxProperties": validate.ERROR_NAMES_MAX,
+    },
+    target_text: an_object(
+        server=or_null(NAME),
+        mode={"enum": list(get_args(Mode))},
+        stack=_VALUES,
+        capabilities=_VALUES,
+        region=_VALUES,
     ),
 }
 JOB_FIELDS = ("name", "payload", "id", *OPTIONS)
 _OF_CALLBACKS = {name: _option(name) for name in OPTIONS if name not in validate.NOT_OF_CALLBACKS}
-_CALLBACK = or_null(an_object(("name",), name=NAME, payload={}, id=ID, **_OF_CALLBACKS))
-_CHECKED.update(on_success=_CALLBACK, on_failure=_CALLBACK)
+_CHECKED[validate.callback] = an_object(("name",), name=NAME, payload={}, id=ID, **_OF_CALLBACKS)
 #: What names and ids look like in Lanes, and any text in old keyspaces.
 _NARROW = frozenset(
     f"^{pattern}$" for pattern in (NAME_PATTERN, ID_PATTERN, KEY_PATTERN, validate.PARENT.pattern)
@@ -221,7 +221,7 @@ PAST_JOB: Schema = shown(
 WITH_CHILDREN = an_object(with_children={"type": "boolean"})
 SELECTION = an_object(
     name=or_null(NAME),
-    key=or_null({"type": "string", "pattern": f"^{KEY_PATTERN}$"}),
+    key=or_null(_CHECKED[validate.limit_key]),
     error=or_null({"type": "string", "pattern": r"\S", "maxLength": 200}),
     older_than_ms=_whole(0, DURATION_MS_MAX),
     newer_than_ms=or_null(_whole(1, DURATION_MS_MAX)),
@@ -268,5 +268,7 @@ def widened(schema: Any) -> Any:
         members = {
             name: widened(value) for name, value in given.items() if name != "pattern" or value not in _NARROW
         }
+        if given.get("pattern") == ID["pattern"]:
+            return {**members, "pattern": f"^{ANY_ID_PATTERN}$"}
         return members if len(members) == len(given) else {**members, "minLength": 1}
     return [widened(item) for item in cast("list[Any]", schema)] if isinstance(schema, list) else schema

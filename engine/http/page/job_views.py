@@ -16,6 +16,7 @@ from engine.http.page.rendering import length, query_of, short
 from engine.models.model import ANY_TEXT
 from engine.ops.admin import AdminAction, Alter
 from engine.ops.looks import LISTED, Counts, Event
+from engine.options import without_private
 from engine.queue import admin, looks
 from engine.queue.admin import ALLOWED
 from engine.queue.asynchronous.queue import AsyncQueue
@@ -371,8 +372,8 @@ def offered(action: str, job: JobInfo, has_children: bool = False) -> bool:
 
 
 def facts(job: JobInfo, *, payloads: bool) -> tuple[tuple[str, str], ...]:
-    """Its options, those that say something; headers only where payloads may be seen."""
-    options = job.options
+    """Its options, those that say something; private ones only where payloads may be seen."""
+    options = job.options if payloads else without_private(job.options)
     known = (
         ("Name", job.name),
         ("Key", options.key),
@@ -391,7 +392,7 @@ def facts(job: JobInfo, *, payloads: bool) -> tuple[tuple[str, str], ...]:
         ("Route", options.route),
         ("Target", options.target),
         ("Serializer", options.serializer),
-        *((f"Header {name}", value) for name, value in (options.headers if payloads else ())),
+        *((f"Header {name}", value) for name, value in options.headers),
     )
     return tuple((name, value) for name, value in known if value)
 
