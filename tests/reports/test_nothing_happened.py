@@ -4,28 +4,33 @@ channels. What nobody did is told as unknown."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from reports import findings, frames
 from reports.channels import frames as channel_frames
 from reports.checks import CHECKS
-from reports.facts import Drop, Process, Run
+from reports.checks.base import flagged
+from reports.facts import MS, Drop, Process, Run
 from reports.lines import events_schema, rows_schema
-from tests.golden import same
-from tests.reports.test_doubts import CHANNELS, FEATURES, S, faulty, stages, told
+from tests.golden import FOLDER, same
+from tests.reports.test_doubts import CHANNELS, FEATURES, S, faulty, filed, stages, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from reports.checks.base import Check, Flag
     from reports.findings import AnyFrames
 
+BOUNDS = "reports/bounds.txt"
 QUOTED = re.compile(r"'([^']*)'")
 STRAY = ("inject", "witness", "heal", "stray", "noticed")
 DROPS = tuple(Drop(90 * S + ns, 1) for ns in range(10))
@@ -105,3 +110,64 @@ def test_what_nobody_did_is_told_and_is_no_violation(empty: list[AnyFrames], mon
             noted(check, made)
     found = sorted(f"{row['check']} {row['kind']} {row['level']}: {row['subject']} {row['detail']}" for row in rows)
     same("reports/nothing_happened.txt", "\n".join([*flags, "", *found, ""]))
+
+
+def end(done_ns: int, fence: int = 1) -> dict[str, Any]:
+    return {"done_ns": done_ns, "era": "e", "fence": fence, "nonce": "n", "op": f"{done_ns}", "position": 0}
+
+
+def claim(sent_ns: int, done_ns: int, era: str = "e") -> dict[str, Any]:
+    return {"first_send_ns": sent_ns, "done_ns": done_ns, "era": era}
+
+
+#: What the cases of bounds are written with.
+NAMES = {
+    "BOTH": (False, True),
+    "MS": MS,
+    "S": S,
+    "LOST": 10 * S,
+    "HEALED": 19_200 * MS,
+    "END": 66 * S,
+    "end": end,
+    "claim": claim,
+}
+NAMES |= {"FIRST": 10 * S - MS, "LAST": 11 * S + 2 * MS}
+#: What a row has in a column about which nothing is known.
+EMPTY: dict[str, Any] = {"boolean": False, "array": [], "claim_srv_ms": 1}
+
+
+def rows_of(case: dict[str, Any], schema: StructType, number: int) -> Iterator[dict[str, Any]]:
+    """The rows of a case, each called by its choice of values; a list by its place among them."""
+    choices = {name: value if isinstance(value, tuple) else (value,) for name, value in case.items()}
+    for chosen in product(*(enumerate(values) for values in choices.values())):
+        row: dict[str, Any] = {one.name: EMPTY.get(one.name, EMPTY.get(one.dataType.typeName())) for one in schema}
+        words = [f"{number}"]
+        for name, (place, value) in zip(choices, chosen, strict=True):
+            words += [f"{name} {place if isinstance(value, list) else value}"] * (len(choices[name]) > 1)
+            *within, last = name.split(".")
+            inner = row
+            for part in within:
+                inner[part] = inner = inner.get(part) or {}
+            inner[last] = value
+        yield {**row, "job": row["job"] or ", ".join(words)}
+
+
+def test_a_row_is_found_on_one_side_of_each_bound(empty: list[AnyFrames], spark: SparkSession) -> None:
+    """The cases stand in the kept text, each with what is found of its rows."""
+    jobs: Any = empty[0]
+    run = replace(filed(jobs.run, "worker-1", claims_unanswered=True), spec={**jobs.run.spec, "early_ms": 2})
+    lines = [line for line in (FOLDER / BOUNDS).read_text("utf-8").splitlines() if not line.startswith("  ")]
+    told: dict[int, list[str]] = {}
+    for base, frame in {"tokens": jobs.eventful.tokens, "jobs": jobs.eventful.jobs, "in_hand": jobs.in_hand}.items():
+        flags = [(check.id, flag) for check in CHECKS if check.judges(run) for flag in check.flags(run).get(base, ())]
+        # As text the schema has no column that must not be null.
+        schema = StructType.fromDDL(frame.schema.simpleString())
+        cases = {at: eval(line.split(" ", 2)[2], NAMES) for at, line in enumerate(lines) if line.startswith(f"$ {base} ")}
+        rows = {at: [*rows_of(case, schema, at)] for at, case in cases.items()}
+        places = {row["job"]: at for at, some in rows.items() for row in some}
+        table = pa.Table.from_pylist([row for some in rows.values() for row in some], to_arrow_schema(schema))
+        for row in sorted(flagged(spark.createDataFrame(table, schema), flags).collect()):
+            words, loss = row["subject"].partition(", ")[2] or row["subject"], f" by {row['loss']}" if row["loss"] else ""
+            found = f"  {words}: {row['check']} {row['kind']} {row['level']}{loss}: {row['detail']}"
+            told.setdefault(places[row["subject"]], []).append(found)
+    same(BOUNDS, "".join(f"{line}\n" for at, case in enumerate(lines) for line in (case, *told.get(at, ()))))
