@@ -1,5 +1,5 @@
 """The flags of every check, and which of them hold where nothing happened: on frames without rows, of a run of jobs and of one of
-channels. What nobody did is told as unknown."""
+channels. What nobody did is told as unknown. Then on rows on both sides of each bound."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from reports.checks.base import Check, Flag
     from reports.findings import AnyFrames
 
-BOUNDS = "reports/bounds.txt"
+#: The checks that hold the rows of a frame against each other.
+ALL_ROWS = ("J9", "J11", "J12", "J13", "J14", "J15", "J17", "J19", "J22", "J25")
 QUOTED = re.compile(r"'([^']*)'")
 STRAY = ("inject", "witness", "heal", "stray", "noticed")
 DROPS = tuple(Drop(90 * S + ns, 1) for ns in range(10))
@@ -133,7 +134,7 @@ NAMES = {
 }
 NAMES |= {"FIRST": 10 * S - MS, "LAST": 11 * S + 2 * MS}
 #: What a row has in a column about which nothing is known.
-EMPTY: dict[str, Any] = {"boolean": False, "array": [], "claim_srv_ms": 1}
+EMPTY: dict[str, Any] = {"boolean": False, "array": [], "claim_srv_ms": 1, "needs": None}
 
 
 def rows_of(case: dict[str, Any], schema: StructType, number: int) -> Iterator[dict[str, Any]]:
@@ -152,22 +153,52 @@ def rows_of(case: dict[str, Any], schema: StructType, number: int) -> Iterator[d
         yield {**row, "job": row["job"] or ", ".join(words)}
 
 
+class Cases:
+    """The cases of a kept text, each in a line of its own, and what is told of them between the lines."""
+
+    def __init__(self, name: str, spark: SparkSession) -> None:
+        self._name, self._spark = name, spark
+        self._lines = [line for line in (FOLDER / name).read_text("utf-8").splitlines() if not line.startswith("  ")]
+        self._told: dict[int, list[str]] = {}
+        self._places: dict[str, int] = {}
+
+    def frame(self, of: str, like: DataFrame) -> DataFrame:
+        """The rows of the cases of this word."""
+        # As text the schema has no column that must not be null.
+        schema = StructType.fromDDL(like.schema.simpleString())
+        cases = {at: eval(line.split(" ", 2)[2], NAMES) for at, line in enumerate(self._lines) if line.startswith(f"$ {of} ")}
+        rows = {at: [*rows_of(case, schema, at)] for at, case in cases.items()}
+        self._places = {row["job"]: at for at, some in rows.items() for row in some}
+        table = pa.Table.from_pylist([row for some in rows.values() for row in some], to_arrow_schema(schema))
+        return self._spark.createDataFrame(table, schema)
+
+    def tell(self, found: DataFrame) -> None:
+        """What was found of the rows made last; of all others behind the last line."""
+        for row in sorted(found.collect()):
+            words, loss = row["subject"].partition(", ")[2] or row["subject"], f" by {row['loss']}" if row["loss"] else ""
+            line = f"  {words}: {row['check']} {row['kind']} {row['level']}{loss}: {row['detail']}"
+            self._told.setdefault(self._places.get(row["subject"], len(self._lines) - 1), []).append(line)
+
+    def same(self) -> None:
+        """Fail where anything else was told than is kept."""
+        same(self._name, "".join(f"{line}\n" for at, case in enumerate(self._lines) for line in (case, *self._told.get(at, ()))))
+
+
 def test_a_row_is_found_on_one_side_of_each_bound(empty: list[AnyFrames], spark: SparkSession) -> None:
-    """The cases stand in the kept text, each with what is found of its rows."""
     jobs: Any = empty[0]
     run = replace(filed(jobs.run, "worker-1", claims_unanswered=True), spec={**jobs.run.spec, "early_ms": 2})
-    lines = [line for line in (FOLDER / BOUNDS).read_text("utf-8").splitlines() if not line.startswith("  ")]
-    told: dict[int, list[str]] = {}
+    cases = Cases("reports/bounds.txt", spark)
     for base, frame in {"tokens": jobs.eventful.tokens, "jobs": jobs.eventful.jobs, "in_hand": jobs.in_hand}.items():
         flags = [(check.id, flag) for check in CHECKS if check.judges(run) for flag in check.flags(run).get(base, ())]
-        # As text the schema has no column that must not be null.
-        schema = StructType.fromDDL(frame.schema.simpleString())
-        cases = {at: eval(line.split(" ", 2)[2], NAMES) for at, line in enumerate(lines) if line.startswith(f"$ {base} ")}
-        rows = {at: [*rows_of(case, schema, at)] for at, case in cases.items()}
-        places = {row["job"]: at for at, some in rows.items() for row in some}
-        table = pa.Table.from_pylist([row for some in rows.values() for row in some], to_arrow_schema(schema))
-        for row in sorted(flagged(spark.createDataFrame(table, schema), flags).collect()):
-            words, loss = row["subject"].partition(", ")[2] or row["subject"], f" by {row['loss']}" if row["loss"] else ""
-            found = f"  {words}: {row['check']} {row['kind']} {row['level']}{loss}: {row['detail']}"
-            told.setdefault(places[row["subject"]], []).append(found)
-    same(BOUNDS, "".join(f"{line}\n" for at, case in enumerate(lines) for line in (case, *told.get(at, ()))))
+        cases.tell(flagged(cases.frame(base, frame), flags))
+    cases.same()
+
+
+def test_rows_are_found_together_on_one_side_of_each_bound(empty: list[AnyFrames], spark: SparkSession) -> None:
+    jobs: Any = empty[0]
+    cases = Cases("reports/bounds_of_all.txt", spark)
+    leases, eventful = cases.frame("leases", jobs.tokens), cases.frame("eventful", jobs.eventful.jobs)
+    made = replace(jobs, tokens=leases, jobs=cases.frame("jobs", jobs.jobs), eventful=replace(jobs.eventful, jobs=eventful))
+    made = replace(made, run=replace(jobs.run, spec={**jobs.run.spec, "concurrency": 2, "pickup_bound_ms": 100}))
+    cases.tell(findings.violations(made, [one for one in CHECKS if one.id in ALL_ROWS]).drop("absence", "timed"))
+    cases.same()
