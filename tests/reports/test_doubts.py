@@ -287,6 +287,7 @@ def facts() -> Told:
         yield name, {what: getattr(run, what) for what in names}
         yield f"{name} more", ([getattr(run, what) for what in more], sorted(run.killed), sorted(run.busy), run.full("x", "end"))
     yield "a file of which nothing is known", FileFacts("f")
+    yield "watched", [SOUND.watched_after(55 * S + ns) for ns in EDGE]
     yield "connected", [told(SOUND, direct=direct).connected("worker-1") for direct in (None, [], ["worker-1"])]
     yield "samples", [samples_min(name) for name in ("p50_ms", "p90_ms", "p99_ms", "p99_9_ms", "max_ms")]
 
