@@ -168,12 +168,12 @@ class Cases:
         schema = StructType.fromDDL(like.schema.simpleString())
         cases = {at: eval(line.split(" ", 2)[2], NAMES) for at, line in enumerate(self._lines) if line.startswith(f"$ {of} ")}
         rows = {at: [*rows_of(case, schema, at)] for at, case in cases.items()}
-        self._places = {row["job"]: at for at, some in rows.items() for row in some}
+        self._places |= {row["job"]: at for at, some in rows.items() for row in some}
         table = pa.Table.from_pylist([row for some in rows.values() for row in some], to_arrow_schema(schema))
         return self._spark.createDataFrame(table, schema)
 
     def tell(self, found: DataFrame) -> None:
-        """What was found of the rows made last; of all others behind the last line."""
+        """What was found of the rows of cases; of all others behind the last line."""
         for row in sorted(found.collect()):
             words, loss = row["subject"].partition(", ")[2] or row["subject"], f" by {row['loss']}" if row["loss"] else ""
             line = f"  {words}: {row['check']} {row['kind']} {row['level']}{loss}: {row['detail']}"
@@ -188,9 +188,11 @@ def test_a_row_is_found_on_one_side_of_each_bound(empty: list[AnyFrames], spark:
     jobs: Any = empty[0]
     run = replace(filed(jobs.run, "worker-1", claims_unanswered=True), spec={**jobs.run.spec, "early_ms": 2})
     cases = Cases("reports/bounds.txt", spark)
+    found: list[DataFrame] = []
     for base, frame in {"tokens": jobs.eventful.tokens, "jobs": jobs.eventful.jobs, "in_hand": jobs.in_hand}.items():
         flags = [(check.id, flag) for check in CHECKS if check.judges(run) for flag in check.flags(run).get(base, ())]
-        cases.tell(flagged(cases.frame(base, frame), flags))
+        found.append(flagged(cases.frame(base, frame), flags))
+    cases.tell(findings.united(found))
     cases.same()
 
 
