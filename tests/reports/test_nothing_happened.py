@@ -27,7 +27,7 @@ from tests.reports.test_doubts import CHANNELS, FEATURES, S, faulty, filed, stag
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from reports.checks.base import Check, Flag
+    from reports.checks.base import Base, Check, Flag
     from reports.findings import AnyFrames
 
 #: The checks that hold the rows of a frame against each other.
@@ -122,17 +122,8 @@ def claim(sent_ns: int, done_ns: int, era: str = "e") -> dict[str, Any]:
 
 
 #: What the cases of bounds are written with.
-NAMES = {
-    "BOTH": (False, True),
-    "MS": MS,
-    "S": S,
-    "LOST": 10 * S,
-    "HEALED": 19_200 * MS,
-    "END": 66 * S,
-    "end": end,
-    "claim": claim,
-}
-NAMES |= {"FIRST": 10 * S - MS, "LAST": 11 * S + 2 * MS}
+NAMES = {"BOTH": (False, True), "MS": MS, "S": S, "LOST": 10 * S, "FIRST": 10 * S - MS, "LAST": 11 * S + 2 * MS}
+NAMES |= {"HEALED": 19_200 * MS, "END": 66 * S, "end": end, "claim": claim}
 #: What a row has in a column about which nothing is known.
 EMPTY: dict[str, Any] = {"boolean": False, "array": [], "claim_srv_ms": 1, "needs": None}
 
@@ -165,7 +156,7 @@ class Cases:
     def frame(self, of: str, like: DataFrame) -> DataFrame:
         """The rows of the cases of this word."""
         # As text the schema has no column that must not be null.
-        schema = StructType.fromDDL(like.schema.simpleString())
+        schema: Any = StructType.fromDDL(like.schema.simpleString())
         cases = {at: eval(line.split(" ", 2)[2], NAMES) for at, line in enumerate(self._lines) if line.startswith(f"$ {of} ")}
         rows = {at: [*rows_of(case, schema, at)] for at, case in cases.items()}
         self._places |= {row["job"]: at for at, some in rows.items() for row in some}
@@ -188,8 +179,9 @@ def test_a_row_is_found_on_one_side_of_each_bound(empty: list[AnyFrames], spark:
     jobs: Any = empty[0]
     run = replace(filed(jobs.run, "worker-1", claims_unanswered=True), spec={**jobs.run.spec, "early_ms": 2})
     cases = Cases("reports/bounds.txt", spark)
+    bases: dict[Base, DataFrame] = {"tokens": jobs.eventful.tokens, "jobs": jobs.eventful.jobs, "in_hand": jobs.in_hand}
     found: list[DataFrame] = []
-    for base, frame in {"tokens": jobs.eventful.tokens, "jobs": jobs.eventful.jobs, "in_hand": jobs.in_hand}.items():
+    for base, frame in bases.items():
         flags = [(check.id, flag) for check in CHECKS if check.judges(run) for flag in check.flags(run).get(base, ())]
         found.append(flagged(cases.frame(base, frame), flags))
     cases.tell(findings.united(found))
