@@ -178,13 +178,6 @@ def test_a_run_is_judged_by_what_happened_in_it(case: str, story: Story, checked
     assert found == verdict and fnmatchcase(reason, why), reason
 
 
-def test_a_key_is_free_when_its_job_has_ended(story: Story, checked: Checked) -> None:
-    life(story, "a", 40.0, 41.0)
-    story.enqueue("away", 40.5, unique="k", result="duplicate", holder="a")
-    life(story, "b", 41.2, 42.0)
-    assert checked(story.write(), "J14", "J5") == {"J5": ("valid", ""), "J14": ("valid", "")}
-
-
 def test_ticks_that_fire_once_each_and_late_ones_together(story: Story, checked: Checked) -> None:
     tick(story, "worker-1", 40.0, 1000)
     tick(story, "worker-3", 40.02, 1000, result="moved")
