@@ -272,6 +272,10 @@ class Run:
         deadline = self.snapshots.get("deadline")
         return max(min((at for at in closed if at is not None), default=0), deadline.t_ns if deadline else 0)
 
+    def watched_after(self, at_ns: int) -> bool:
+        """True when the run went on for the recovery bound after an instant."""
+        return self.watched_ns >= at_ns + self.recovery_bound_ms * MS
+
     @property
     def unsure_claimers(self) -> tuple[str, ...]:
         """Processes with an unanswered claim: they may hold leases that the history does not show."""

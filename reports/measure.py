@@ -172,14 +172,13 @@ def measures(frames: Frames) -> dict[str, Any]:
     run = frames.run
     by_phase = {row["phase"]: row for row in summary(frames).collect()}
     total = by_phase[None]
-    dead = run.snapshots["end"].states.get("dead") if "end" in run.snapshots else None
     named = [(name, by_phase[name]) for name in phase_names(run.phases) if name in by_phase]
     return {
         **NO_MEASURES,
         "enqueued": total["enqueued"],
         "finished": total["finished"],
         "refused_stale": total["stale"],
-        "dead": dead[0] if dead else total["buried"],
+        "dead": dead(run, total["buried"]),
         "dropped": run.dropped,
         "latency": [latency(name, row) for name, row in named],
         "percentiles": [line for name, row in [*named, (ALL, total)] for line in lines(name, row)],
@@ -192,6 +191,12 @@ def measures(frames: Frames) -> dict[str, Any]:
         "recorder_share": recorder_share(run),
         "hosts": hosts(run),
     }
+
+
+def dead(run: Run, buried: int) -> int:
+    """How many jobs are dead: as the snapshot at the end says, or where it does not, as many as were buried."""
+    listed = run.snapshots["end"].states.get("dead") if "end" in run.snapshots else None
+    return listed[0] if listed else buried
 
 
 def summary(frames: Frames) -> DataFrame:

@@ -85,11 +85,9 @@ class Jobs:
         # Rows without a job get the code after the last: they are eventful.
         self.count = len(encoded.dictionary)
         self.codes = np.asarray(pc.fill_null(encoded.indices, self.count))
-        self.totals = np.bincount(self.codes, minlength=self.count + 1)[: self.count]
+        self.totals = np.bincount(self.codes, minlength=self.count)[: self.count]
         kinds = self.kinds()
-        self.counts = {
-            name: np.bincount(self.codes[mask], minlength=self.count + 1)[: self.count] for name, mask in kinds.items()
-        }
+        self.counts = {name: np.bincount(self.codes[mask], minlength=self.count)[: self.count] for name, mask in kinds.items()}
         self.places = {name: self._places(mask) for name, mask in kinds.items()}
 
     def _places(self, mask: Any) -> Any:
@@ -206,9 +204,8 @@ class Jobs:
 
     def eventful(self, plain: Any) -> pa.Table:
         """All events of the jobs that are neither plain nor only refused."""
-        left_out = np.zeros(self.count + 1, bool)
+        left_out = np.append((self.counts["refused"] == 1) & (self.totals == 1), False)
         left_out[plain] = True
-        left_out[: self.count] |= (self.counts["refused"] == 1) & (self.totals == 1)
         return self.events.filter(pa.array(~left_out[self.codes]))
 
     def valid(self, *names: str) -> Any:

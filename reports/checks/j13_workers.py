@@ -53,7 +53,7 @@ def silent_workers(frames: Frames) -> tuple[DataFrame, Flag]:
     stopped = there & long_enough & (F.col("late_claims") >= enough) & ~F.array_contains("late_claimed", F.col("worker.name"))
     of_late = sentence("claimed none of the last ", F.col("late_claims"), " claims under load")
     of_all = sentence("claimed none of the ", F.col("claims"), " claims after the last heal")
-    known = (F.col("claims") >= enough) & F.lit(run.watched_ns >= heal_ns + run.recovery_bound_ms * MS)
+    known = (F.col("claims") >= enough) & F.lit(run.watched_after(heal_ns))
     workers = traffic.withColumn("worker", F.explode(lives(run))).select("*", F.col("worker.name").alias("name"))
     level = F.when(known, "violated").otherwise("unknown")
     words = F.when(never, of_all).otherwise(of_late)

@@ -150,6 +150,7 @@ def test_the_page_has_each_cell_of_each_night_with_a_link_to_its_report(tmp_path
     assert "run-0/report.html" not in page, "a report that is not there is not linked"
     assert violated.cell.name in page and "<lost>" not in page and "&lt;lost&gt;" in page
     assert f"--only {violated.cell.name}" in page
+    assert f">{json.loads((newest / command.FILE).read_text())['git_commit'][:8]}<" in page
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": 9}'])

@@ -13,7 +13,7 @@ from reports.checks import h3_recorder_sound as h3
 from reports.facts import MS, ClockLook, Drop, Process, Run, Snapshot, Stage, Usage, samples_min
 from reports.file_facts import FileFacts, ObservedCall
 from reports.hosts import Host
-from reports.measure import recorder_share
+from reports.measure import dead, recorder_share
 from tests.golden import Told, tells
 
 S = 1_000 * MS
@@ -287,6 +287,8 @@ def facts() -> Told:
         yield name, {what: getattr(run, what) for what in names}
         yield f"{name} more", ([getattr(run, what) for what in more], sorted(run.killed), sorted(run.busy), run.full("x", "end"))
     yield "a file of which nothing is known", FileFacts("f")
+    yield "dead", [dead(RUNS[name], 7) for name in ("sound", "gaps", "no snapshots")]
+    yield "watched", [SOUND.watched_after(55 * S + ns) for ns in EDGE]
     yield "connected", [told(SOUND, direct=direct).connected("worker-1") for direct in (None, [], ["worker-1"])]
     yield "samples", [samples_min(name) for name in ("p50_ms", "p90_ms", "p99_ms", "p99_9_ms", "max_ms")]
 

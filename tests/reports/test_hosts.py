@@ -88,7 +88,10 @@ def test_a_clock_may_drift_as_far_as_a_quartz_does(tmp_path: Path) -> None:
 CLOCKS: dict[str, tuple[Clock, str]] = {
     "fast": (lambda at_ns: at_ns + at_ns // 100, "ms ahead of the harness's between"),
     "slow": (lambda at_ns: at_ns - at_ns // 1_000, "ms behind of the harness's between"),
-    "a small jump": (lambda at_ns: at_ns + 20 * MS * (at_ns >= 33 * S), "went 20.0 ms ahead of the harness's between"),
+    "a small jump": (
+        lambda at_ns: at_ns + S + 20 * MS * (at_ns >= 33 * S),
+        "went 20.0 ms ahead of the harness's between 30.5 and 40.5 s",
+    ),
     "a jump back": (lambda at_ns: at_ns - 2 * S * (at_ns >= 33 * S), "went 2000.0 ms behind of the harness's between"),
 }
 
@@ -98,6 +101,7 @@ def test_a_clock_that_jumps_or_runs_wrong_is_found_and_named_with_its_figures(tm
     found = compared(tmp_path, clock)
     assert "the clock of host there" in found.trouble and words in found.trouble
     assert f"A drift of {hosts.DRIFT_PPM} ppm" in found.trouble
+    assert words.partition(" between")[0] in compared(tmp_path, clock, looks_s=LOOKS_S[::6]).trouble
     # What such a clock shows is off by as much as it moved between two measures, and no check is misled by it.
     assert all(abs(int(found.moved(clock(at_s * S))) - at_s * S) <= found.error_ns for at_s in range(61))
 

@@ -51,6 +51,10 @@ def test_text_picture_and_page_are_written_and_say_what_is_not_as_it_must_be(tmp
     assert "missed: J3 is valid, not violated" in text and (tmp_path / TEXT).read_text().strip() == text.strip()
     assert (tmp_path / PICTURE).read_bytes().startswith(b"\x89PNG")
     same("reports/planted.html", steady(f"{text}\n{(tmp_path / PAGE_FILE).read_text()}", tmp_path))
+    (tmp_path / PICTURE).unlink()
+    (tmp_path / PICTURE).mkdir()
+    with pytest.raises(errors.JudgeError, match=r"^mutants\.png of .* cannot be written: Is a directory$"):
+        caught_by(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"schema": 9}'])

@@ -1,30 +1,38 @@
 """The flags of every check, and which of them hold where nothing happened: on frames without rows, of a run of jobs and of one of
-channels. What nobody did is told as unknown."""
+channels. What nobody did is told as unknown. Then on rows on both sides of each bound."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from reports import findings, frames
 from reports.channels import frames as channel_frames
 from reports.checks import CHECKS
-from reports.facts import Drop, Process, Run
+from reports.checks.base import flagged
+from reports.facts import MS, Drop, Process, Run
 from reports.lines import events_schema, rows_schema
-from tests.golden import same
-from tests.reports.test_doubts import CHANNELS, FEATURES, S, faulty, stages, told
+from tests.golden import FOLDER, same
+from tests.reports.test_doubts import CHANNELS, FEATURES, S, faulty, filed, stages, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
-    from reports.checks.base import Check, Flag
+    from reports.checks.base import Base, Check, Flag
     from reports.findings import AnyFrames
 
+#: The checks that hold the rows of a frame against each other.
+ALL_ROWS = ("J9", "J11", "J12", "J13", "J14", "J15", "J17", "J19", "J22", "J25")
+QUOTED = re.compile(r"'([^']*)'")
 STRAY = ("inject", "witness", "heal", "stray", "noticed")
 DROPS = tuple(Drop(90 * S + ns, 1) for ns in range(10))
 
@@ -82,7 +90,9 @@ def said_of(flag: Flag) -> str:
     """What a flag says of itself."""
     level = flag.level if isinstance(flag.level, str) else "level by row"
     more = f"{', absence' * flag.absence}{', timed' * flag.timed}{', loss' * (flag.loss is not None)}"
-    return f"{flag.kind}: {level}, of {flag.subject}{more}"
+    # Of its sentence the parts that are the same for all rows, with a question mark for each of the others.
+    column = str(flag.detail).removeprefix("Column<'").removesuffix("'>")
+    return f"{flag.kind}: {level}, of {flag.subject}{more}: {''.join(re.findall(QUOTED, column)) or column}"
 
 
 def test_what_nobody_did_is_told_and_is_no_violation(empty: list[AnyFrames], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,5 +105,94 @@ def test_what_nobody_did_is_told_and_is_no_violation(empty: list[AnyFrames], mon
 
     monkeypatch.setattr(findings, "flags_of", noted)
     rows = findings.united([findings.violations(made, judging(made.run)) for made in empty]).collect()
+    # Conditions on rows of shared frames alone are told with their cases: none of them could hold here.
+    for made in empty:
+        for check in (one for one in CHECKS if one.judges(made.run) and one not in judging(made.run)):
+            noted(check, made)
     found = sorted(f"{row['check']} {row['kind']} {row['level']}: {row['subject']} {row['detail']}" for row in rows)
     same("reports/nothing_happened.txt", "\n".join([*flags, "", *found, ""]))
+
+
+def end(done_ns: int, fence: int = 1) -> dict[str, Any]:
+    return {"done_ns": done_ns, "era": "e", "fence": fence, "nonce": "n", "op": f"{done_ns}", "position": 0}
+
+
+def claim(sent_ns: int, done_ns: int, era: str = "e") -> dict[str, Any]:
+    return {"first_send_ns": sent_ns, "done_ns": done_ns, "era": era}
+
+
+#: What the cases of bounds are written with.
+NAMES = {"BOTH": (False, True), "MS": MS, "S": S, "LOST": 10 * S, "FIRST": 10 * S - MS, "LAST": 11 * S + 2 * MS}
+NAMES |= {"HEALED": 19_200 * MS, "END": 66 * S, "end": end, "claim": claim}
+#: What a row has in a column about which nothing is known.
+EMPTY: dict[str, Any] = {"boolean": False, "array": [], "claim_srv_ms": 1, "needs": None}
+
+
+def rows_of(case: dict[str, Any], schema: StructType, number: int) -> Iterator[dict[str, Any]]:
+    """The rows of a case, each called by its choice of values; a list by its place among them."""
+    choices = {name: value if isinstance(value, tuple) else (value,) for name, value in case.items()}
+    for chosen in product(*(enumerate(values) for values in choices.values())):
+        row: dict[str, Any] = {one.name: EMPTY.get(one.name, EMPTY.get(one.dataType.typeName())) for one in schema}
+        words = [f"{number}"]
+        for name, (place, value) in zip(choices, chosen, strict=True):
+            words += [f"{name} {place if isinstance(value, list) else value}"] * (len(choices[name]) > 1)
+            *within, last = name.split(".")
+            inner = row
+            for part in within:
+                inner[part] = inner = inner.get(part) or {}
+            inner[last] = value
+        yield {**row, "job": row["job"] or ", ".join(words)}
+
+
+class Cases:
+    """The cases of a kept text, each in a line of its own, and what is told of them between the lines."""
+
+    def __init__(self, name: str, spark: SparkSession) -> None:
+        self._name, self._spark = name, spark
+        self._lines = [line for line in (FOLDER / name).read_text("utf-8").splitlines() if not line.startswith("  ")]
+        self._told: dict[int, list[str]] = {}
+        self._places: dict[str, int] = {}
+
+    def frame(self, of: str, like: DataFrame) -> DataFrame:
+        """The rows of the cases of this word."""
+        # As text the schema has no column that must not be null.
+        schema: Any = StructType.fromDDL(like.schema.simpleString())
+        cases = {at: eval(line.split(" ", 2)[2], NAMES) for at, line in enumerate(self._lines) if line.startswith(f"$ {of} ")}
+        rows = {at: [*rows_of(case, schema, at)] for at, case in cases.items()}
+        self._places |= {row["job"]: at for at, some in rows.items() for row in some}
+        table = pa.Table.from_pylist([row for some in rows.values() for row in some], to_arrow_schema(schema))
+        return self._spark.createDataFrame(table, schema)
+
+    def tell(self, found: DataFrame) -> None:
+        """What was found of the rows of cases; of all others behind the last line."""
+        for row in sorted(found.collect()):
+            words, loss = row["subject"].partition(", ")[2] or row["subject"], f" by {row['loss']}" if row["loss"] else ""
+            line = f"  {words}: {row['check']} {row['kind']} {row['level']}{loss}: {row['detail']}"
+            self._told.setdefault(self._places.get(row["subject"], len(self._lines) - 1), []).append(line)
+
+    def same(self) -> None:
+        """Fail where anything else was told than is kept."""
+        same(self._name, "".join(f"{line}\n" for at, case in enumerate(self._lines) for line in (case, *self._told.get(at, ()))))
+
+
+def test_a_row_is_found_on_one_side_of_each_bound(empty: list[AnyFrames], spark: SparkSession) -> None:
+    jobs: Any = empty[0]
+    run = replace(filed(jobs.run, "worker-1", claims_unanswered=True), spec={**jobs.run.spec, "early_ms": 2})
+    cases = Cases("reports/bounds.txt", spark)
+    bases: dict[Base, DataFrame] = {"tokens": jobs.eventful.tokens, "jobs": jobs.eventful.jobs, "in_hand": jobs.in_hand}
+    found: list[DataFrame] = []
+    for base, frame in bases.items():
+        flags = [(check.id, flag) for check in CHECKS if check.judges(run) for flag in check.flags(run).get(base, ())]
+        found.append(flagged(cases.frame(base, frame), flags))
+    cases.tell(findings.united(found))
+    cases.same()
+
+
+def test_rows_are_found_together_on_one_side_of_each_bound(empty: list[AnyFrames], spark: SparkSession) -> None:
+    jobs: Any = empty[0]
+    cases = Cases("reports/bounds_of_all.txt", spark)
+    leases, eventful = cases.frame("leases", jobs.tokens), cases.frame("eventful", jobs.eventful.jobs)
+    made = replace(jobs, tokens=leases, jobs=cases.frame("jobs", jobs.jobs), eventful=replace(jobs.eventful, jobs=eventful))
+    made = replace(made, run=replace(jobs.run, spec={**jobs.run.spec, "concurrency": 2, "pickup_bound_ms": 100}))
+    cases.tell(findings.violations(made, [one for one in CHECKS if one.id in ALL_ROWS]).drop("absence", "timed"))
+    cases.same()

@@ -6,6 +6,7 @@ from statistics import median
 
 import pytest
 
+from reports import statistics
 from reports.statistics import LEVEL, holm, interval, mann_whitney, noise_floor, ratio, repetitions_needed, smallest_p
 
 #: Sizes of the sides -> the largest U that is significant at 5 %, two-sided (Mann and Whitney's table as textbooks print it).
@@ -66,6 +67,7 @@ def test_the_interval_holds_the_ratio_and_is_the_same_for_the_same_seed() -> Non
 
 def test_the_noise_floor_is_the_largest_split_of_few_and_shrinks_with_many() -> None:
     assert noise_floor([10.0, 10.0, 10.0, 10.0], 1) == 1.0
+    assert [len(statistics.splits(count, 1)) for count in (2, 3, 15, 16)] == [2, 3, 6_435, 10_000]
     # The halves of 1, 2, 4, 8 that lie furthest apart: 1.5 and 6.
     assert noise_floor([4.0, 1.0, 8.0, 2.0], 1) == pytest.approx(4.0)
     # Ten splits of five, of which 95 % are all but the half of one: the largest counts.

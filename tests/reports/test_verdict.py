@@ -13,9 +13,10 @@ from reports.causes import PATTERNS, REMEDIES, WORDS, Cause, Doubt
 from reports.checks import CHECKS
 from reports.errors import JudgeError, one_line
 from reports.facts import Run
+from reports.judge import withdraw
 from reports.lines import item_type, line_schema
 from reports.table import render
-from reports.verdict import NO_MEASURES, CheckResult, decide, undecided, withdraw, write
+from reports.verdict import NO_MEASURES, CheckResult, decide, undecided, write
 from tests.golden import Told, same, tells
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,9 +28,10 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
         write(tmp_path, undecided("why", {}))
 
 
-def test_an_older_verdict_that_cannot_be_removed_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "verdict.json").mkdir()
-    with pytest.raises(JudgeError, match=r"^the older verdict\.json of .* cannot be removed: Is a directory$"):
+@pytest.mark.parametrize(("file", "what"), [("verdict.json", r"verdict\.json"), ("report.html", "page")])
+def test_an_older_verdict_or_page_that_cannot_be_removed_is_one_clear_line(file: str, what: str, tmp_path: Path) -> None:
+    (tmp_path / file).mkdir()
+    with pytest.raises(JudgeError, match=rf"^the older {what} of .* cannot be removed: Is a directory$"):
         withdraw(tmp_path)
 
 

@@ -164,6 +164,14 @@ def subscribed_too_late(story: ChannelStory, one: Channel) -> None:
 
 
 @case(LOST)
+def published_when_the_subscribe_was_answered(story: ChannelStory, one: Channel) -> None:
+    story.subscribe(S2, one.name, R, 3, took=1)
+    publish(story, one, "a", at=4)
+    one.kept.clear()
+    read(story, one, 5)
+
+
+@case(LOST)
 def deleted_and_created_again_before_it_was_published(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", then_read=3)
     story.unsubscribe(S2, one.name, R, 4)
@@ -217,10 +225,10 @@ def not_found_after_its_life(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "c", at=6 + LIFE_S, then_read=7 + LIFE_S)
 
 
-@case(("P2", "ghost"))
+@case(("P2", "ghost"), ("P4", "shared clock"), ("P4", "several clocks"), BACK)
 def nobody_published_it(story: ChannelStory, one: Channel) -> None:
     clock = publish(story, one, "a")[0]
-    read(story, one, 3, *one.kept, Sent("ghost", clock_ahead(clock, 1)))
+    read(story, one, 3, *one.kept, Sent("ghost", clock), Sent("ghost", clock_ahead(clock, 1)))
 
 
 @case(("P2", "ghost"))

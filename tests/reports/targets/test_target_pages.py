@@ -7,6 +7,7 @@ import pytest
 
 from bench.peers import drilled
 from reports.command import main
+from reports.judge import publish
 from reports.targets.page import document
 from reports.targets.words import render
 from reports.verdict import NO_MEASURES
@@ -50,7 +51,9 @@ def folders(tmp_path: Path) -> list[Path]:
 
 
 def test_the_page_of_a_run_shows_the_same_and_escapes_it(tmp_path: Path) -> None:
-    page = document(tmp_path / "run", decided("rq"))
+    (tmp_path / "run").mkdir()
+    publish(tmp_path / "run", decided("rq"), None, [], print)
+    page = (tmp_path / "run" / "report.html").read_text()
     assert "<retry>" not in page
     same("reports/target.html", steady(f"{render(decided('rq'))}\n{page}", tmp_path))
 
