@@ -136,6 +136,28 @@ async def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay:
     assert {"a", "c"} <= set(ids_of(direct, "waiting"))
 
 
+async def test_a_batch_that_is_cut_off_leaves_no_task_waiting(ironclaim_url: str) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        first, *others = await started(queue, *"abc")
+        await first
+        (batch,) = queue.gathering._of_loops.here()._batches
+        await asyncio.sleep(0)
+        batch.cancel()
+        await asyncio.wait([batch])
+        assert all(other.cancelled() for other in others)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_connection_that_batches_share_is_shared_no_more_once_it_has_failed(ironclaim_url: str) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        pool = queue.driver._connections
+        for end in (pool.retire, pool.break_off):
+            shared = await pool.take_shared(0)
+            assert await pool.take_shared(0) is shared
+            await end(shared)
+            assert not pool._shared
+
+
 class CannotLeave(Enqueue):
     def stamped(self, not_after_ms: int) -> Self:
         raise ValueError("no job")
@@ -149,11 +171,13 @@ async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_ur
         ends = await asyncio.gather(next(good), bad, next(good), return_exceptions=True)
         assert [getattr(end, "result", type(end)) for end in ends] == ["created", WrongKeyType, "created"]
 
-        calls = (queue.gathering.send(CannotLeave("d", "work", b"{}", b"", Options())) for _ in range(3))
-        assert [type(end) for end in await asyncio.gather(*calls, return_exceptions=True)] == [ValueError] * 3
-        assert not queue.gathering._of_loops.here()._under_way
-        assert (await queue.enqueue("work", None, id="e")).result == "created"
-    assert ids_of(direct, "waiting") == ["contact", "a", "c", "e"]
+        # The last one leaves alone, without a batch.
+        for count, job in ((3, "e"), (1, "f")):
+            calls = (queue.gathering.send(CannotLeave("d", "work", b"{}", b"", Options())) for _ in range(count))
+            assert [type(end) for end in await asyncio.gather(*calls, return_exceptions=True)] == [ValueError] * count
+            assert not queue.gathering._of_loops.here()._under_way
+            assert (await queue.enqueue("work", None, id=job)).result == "created"
+    assert ids_of(direct, "waiting") == ["contact", *"acef"]
 
 
 BREAKS = [("lose_reply",), ("lose_request",), ("cut_request",), ("cut_reply",), ("one_reply",), ("lose_reply",) * 2]

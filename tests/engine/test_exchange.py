@@ -1,6 +1,7 @@
 """What a driver decides and understands without a socket: calls of one piece (rules 5, 27 and 31), confirmations, handshakes and
 addresses."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from redis import exceptions
 
 from engine import ConnectOptions, ScriptFault, UnsafeServer
-from engine.redis import exchange
+from engine.redis import async_driver, exchange
+from engine.redis.async_driver import AsyncDriver
 from engine.redis.endpoint import DEADLINE_MS, Address, ClusterRoute, Endpoint, Node, SentinelRoute
 from engine.redis.exchange import Delivery, GiveUp, InFlightCall, SendAgain, Trouble, Verdict, not_sent
 from engine.redis.handshake import Handshake, check_node
@@ -110,6 +112,24 @@ def pauses() -> golden.Told:
         yield f"loads again after {errors}", exchange.loads_again(errors)
 
 
+def sends() -> golden.Told:
+    """Under asyncio, too, what has no answer is sent again after a pause."""
+    slept, came, made = list[float](), [[GONE], [not_sent(GONE)], ["a"]], flight()
+    driver: Any = AsyncDriver("redis://h", ())
+
+    async def exchange(*_: Any, **__: Any) -> Any:
+        return came.pop(0)
+
+    async def sleep(pause_s: float) -> None:
+        slept.append(pause_s)
+
+    driver._exchange = exchange
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(async_driver, "asyncio", SimpleNamespace(sleep=sleep))
+        asyncio.run(driver.carry([made]))
+    yield "again", (slept, made.sent().reply)
+
+
 INFO = [b"redis_version:7.2.4\r\nrun_id:r1", b"maxmemory_policy:noeviction", b"role:master"]
 
 
@@ -191,7 +211,7 @@ def replies() -> golden.Told:
 
 def test_what_drivers_decide(monkeypatch: Any) -> None:
     monkeypatch.setattr(exchange.random, "random", lambda: 1.0)
-    golden.tells("engine/exchange.txt", pieces, durability, ends, pauses, handshakes, endpoints, replies)
+    golden.tells("engine/exchange.txt", pieces, durability, ends, pauses, sends, handshakes, endpoints, replies)
 
 
 MS = 1_000_000
