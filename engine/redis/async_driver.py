@@ -278,12 +278,10 @@ class AsyncConnections:
 
     def _leave(self) -> None:
         resolver = self._resolver
-        if resolver is None:
-            return
         left = [
             connection
             for connection, node in self._open.items()
-            if node is not None and not resolver.serves(node)
+            if resolver is not None and node is not None and not resolver.serves(node)
         ]
         for node in (self._open[connection] for connection in left):
             self._idle.pop(address_of(node), None)

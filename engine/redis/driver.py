@@ -222,13 +222,11 @@ class Connections:
         """Close the connections to servers that are no longer named, also those on which somebody waits for a
         reply."""
         resolver = self._resolver
-        if resolver is None:
-            return
         with self._lock:
             left = [
                 connection
                 for connection, node in self._open.items()
-                if node is not None and not resolver.serves(node)
+                if resolver is not None and node is not None and not resolver.serves(node)
             ]
             for node in (self._open[connection] for connection in left):
                 self._idle.pop(address_of(node), None)

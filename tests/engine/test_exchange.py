@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions
@@ -186,6 +187,9 @@ def endpoints() -> golden.Told:
         yield f"{one} reaches {other}", Endpoint(f"redis://{one}").reaches(Endpoint(f"redis://{other}"))
     other = Endpoint("redis://u:p@h/3").of_address(Address("x", 9), {"username": "v"}).settings()
     yield "of other credentials", {name: other.get(name) for name in ("db", "username", "password", "host", "port")}
+    for more in ({}, {"ssl": True, "password": "pw"}):
+        made = Endpoint(client=redis.asyncio.RedisCluster("c", 7_001, **more), asynchronous=True)
+        yield f"of a cluster {more}", (made.route, made.connection_class.__name__, made.settings().get("password"))
     for made in (fixed, fixed.of_kind(asynchronous=True)):
         both = (made.connection_class, type(made.settings()["retry"]))
         yield "kinds of redis-py", (["asyncio" in each.__module__ for each in both], made.settings()["health_check_interval"])
