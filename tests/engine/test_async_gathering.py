@@ -5,6 +5,7 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -236,7 +237,10 @@ async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Q
 
 
 @pytest.mark.usefixtures("patient")
-async def test_what_the_async_driver_sends_again_holds_up_no_other_exchange(relay: Relay) -> None:
+async def test_what_the_async_driver_sends_again_holds_up_no_other_exchange(relay: Relay, monkeypatch: Any) -> None:
+    slept = list[float]()
+    way = vars(asyncio) | {"sleep": lambda pause_s: slept.append(pause_s) or asyncio.sleep(0)}
+    monkeypatch.setattr(async_driver, "asyncio", SimpleNamespace(**way))
     async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
         await queue.counts()
         again, other = (queue.driver.start(queue.model.call(Count())) for _ in range(2))
@@ -245,7 +249,7 @@ async def test_what_the_async_driver_sends_again_holds_up_no_other_exchange(rela
         await seen(lambda: relay.calls >= calls + 2)
         async with asyncio.timeout(DEADLINE_S):
             await queue.driver.carry([other], shared=True)
-        assert other.sent().reply.waiting == 0 and not silent.done()
+        assert other.sent().reply.waiting == 0 and not silent.done() and 0.005 <= slept[0] <= 0.01
         relay.break_all()
         await silent
 

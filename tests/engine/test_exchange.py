@@ -1,7 +1,6 @@
 """What a driver decides and understands without a socket: calls of one piece (rules 5, 27 and 31), confirmations, handshakes and
 addresses."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +12,7 @@ from hypothesis import strategies as st
 from redis import exceptions
 
 from engine import ConnectOptions, ScriptFault, UnsafeServer
-from engine.redis import async_driver, exchange
-from engine.redis.async_driver import AsyncDriver
+from engine.redis import exchange
 from engine.redis.endpoint import DEADLINE_MS, Address, ClusterRoute, Endpoint, Node, SentinelRoute
 from engine.redis.exchange import Delivery, GiveUp, InFlightCall, SendAgain, Trouble, Verdict, not_sent
 from engine.redis.handshake import Handshake, check_node
@@ -113,24 +111,6 @@ def pauses() -> golden.Told:
         yield f"loads again after {errors}", exchange.loads_again(errors)
 
 
-def sends() -> golden.Told:
-    """Under asyncio, too, what has no answer is sent again after a pause."""
-    slept, came, made = list[float](), [[GONE], [not_sent(GONE)], ["a"]], flight()
-    driver: Any = AsyncDriver("redis://h", ())
-
-    async def exchange(*_: Any, **__: Any) -> Any:
-        return came.pop(0)
-
-    async def sleep(pause_s: float) -> None:
-        slept.append(pause_s)
-
-    driver._exchange = exchange
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(async_driver, "asyncio", SimpleNamespace(sleep=sleep))
-        asyncio.run(driver.carry([made]))
-    yield "again", (slept, made.sent().reply)
-
-
 INFO = [b"redis_version:7.2.4\r\nrun_id:r1", b"maxmemory_policy:noeviction", b"role:master"]
 
 
@@ -209,13 +189,25 @@ REPLIES = [
 ]  # fmt: skip
 
 
+def deliveries() -> golden.Told:
+    """What follows a trouble, alone or behind a send without an answer: the deadline counts the pause that would follow."""
+    for first in (None, Trouble.UNANSWERED):
+        for last in Trouble:
+            for at_ms in (0, 9_979, 9_980, 9_989, 9_990):
+                sends = delivery(1.0)
+                before = first and sends.after(first, "reset", 0)
+                found = sends.after(last, "no", at_ms * MS)
+                yield f"{last} behind {before} at {at_ms}", (found, sends.definite, sends.errors, sends.unanswered)
+    yield "without time", delivery(deadline_ms=0).after(Trouble.NOT_SENT, "", 0)
+
+
 def replies() -> golden.Told:
     return [(message, exchange.trouble_of_reply(message)) for message in REPLIES]
 
 
 def test_what_drivers_decide(monkeypatch: Any) -> None:
     monkeypatch.setattr(exchange.random, "random", lambda: 1.0)
-    golden.tells("engine/exchange.txt", pieces, durability, ends, pauses, sends, handshakes, endpoints, replies)
+    golden.tells("engine/exchange.txt", pieces, durability, ends, pauses, handshakes, endpoints, replies, deliveries)
 
 
 MS = 1_000_000
@@ -227,45 +219,10 @@ def delivery(jitter: float = 0.0, deadline_ms: int = DEADLINE_MS) -> Delivery:
 
 @pytest.mark.parametrize("message", ["down", "MOVED 1 h:1", "ASK 1 h:1", "TRYAGAIN"])
 def test_pauses_double_and_are_bounded(message: str) -> None:
-    steps = [10, 20, 40, 80, *([160, 320, 500, 500, 500] if message == "down" else [100, 100])]
+    steps = [10, 20, 40, 80, *([160, 320, *[500] * 2_000] if message == "down" else [100, 100])]
     for jitter, share in ((0.0, 0.5), (1.0, 1.0)):
         sends = delivery(jitter)
         assert [sends.after(Trouble.NOT_SENT, message, 0) for _ in steps] == [SendAgain(int(step * share)) for step in steps]
-
-
-def test_a_long_outage_overflows_nothing() -> None:
-    sends = delivery(0.5)
-    for _ in range(2000):
-        assert isinstance(sends.after(Trouble.NOT_SENT, "down", 0), SendAgain)
-
-
-@pytest.mark.parametrize("trouble", [Trouble.NOT_SENT, Trouble.TRANSIENT])
-def test_what_was_never_applied_is_unavailable_at_the_deadline(trouble: Trouble) -> None:
-    sends = delivery()
-    assert isinstance(sends.after(trouble, "no", 9_990 * MS), SendAgain) and sends.definite
-    assert sends.after(trouble, "no", 9_990 * MS) == GiveUp(Verdict.UNAVAILABLE)
-    assert sends.errors == ["no", "no"] and sends.unanswered == 0
-
-
-def test_the_deadline_counts_the_pause_that_would_follow() -> None:
-    assert delivery(1.0).after(Trouble.NOT_SENT, "", 9_989 * MS) == SendAgain(10)
-    assert delivery(1.0).after(Trouble.NOT_SENT, "", 9_990 * MS) == GiveUp(Verdict.UNAVAILABLE)
-    assert delivery(deadline_ms=0).after(Trouble.NOT_SENT, "", 0) == GiveUp(Verdict.UNAVAILABLE)
-
-
-@pytest.mark.parametrize(("last", "at_ms"), [
-    *((last, 10_000) for last in (Trouble.NOT_SENT, Trouble.TRANSIENT, Trouble.UNANSWERED, Trouble.REFUSED)),
-    (Trouble.REFUSED, 0), (Trouble.FAULT, 0),
-])  # fmt: skip
-def test_one_unanswered_send_makes_the_end_unknown(last: Trouble, at_ms: int) -> None:
-    sends = delivery()
-    assert isinstance(sends.after(Trouble.UNANSWERED, "reset", 0), SendAgain) and not sends.definite
-    assert sends.after(last, "no", at_ms * MS) == GiveUp(Verdict.UNKNOWN)
-
-
-def test_a_refusal_and_a_fault_end_at_once_and_are_certain_alone() -> None:
-    assert delivery().after(Trouble.REFUSED, "OOM", 0) == GiveUp(Verdict.UNAVAILABLE)
-    assert delivery().after(Trouble.FAULT, "ERR", 0) == GiveUp(Verdict.FAULT)
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Trouble)), st.integers(0, 12_000)), max_size=30), st.floats(0, 0.999))
