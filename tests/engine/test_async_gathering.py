@@ -148,17 +148,6 @@ async def test_a_batch_that_is_cut_off_leaves_no_task_waiting(ironclaim_url: str
         assert all(other.cancelled() for other in others)
 
 
-@pytest.mark.usefixtures("patient")
-async def test_a_connection_that_batches_share_is_shared_no_more_once_it_has_failed(ironclaim_url: str) -> None:
-    async with AsyncQueue("q", url=ironclaim_url) as queue:
-        pool = queue.driver._connections
-        for end in (pool.retire, pool.break_off):
-            shared = await pool.take_shared(0)
-            assert await pool.take_shared(0) is shared
-            await end(shared)
-            assert not pool._shared
-
-
 class CannotLeave(Enqueue):
     def stamped(self, not_after_ms: int) -> Self:
         raise ValueError("no job")
@@ -266,9 +255,13 @@ async def test_an_exchange_of_the_async_driver_that_is_cancelled_closes_its_conn
         await seen(lambda: [one.exchanges for one in shared.values()] == [2] and client.info()["blocked_clients"])
         cancelled.cancel()
         await asyncio.wait([cancelled])
+        assert not driver._connections._shared, "no later one begins on it"
         client.rpush("list", "late")
         await other
     assert calls[1].sent().reply is None and calls[1]._sends == 2
+    shared_by_two = [await driver._connections.take_shared(0) for _ in range(2)]
+    await driver._connections.retire(shared_by_two[0])
+    assert not driver._connections._shared, "it lacks a script"
     await driver.close()
 
 

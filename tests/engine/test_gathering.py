@@ -74,20 +74,16 @@ def test_gathered_enqueues_become_as_few_calls_as_their_order_allows() -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_enqueues_that_come_while_one_is_under_way_leave_together_in_order(relay: Relay, queue: Queue, direct: Queue) -> None:
+@pytest.mark.parametrize(("most", "writes"), [(gathering.BATCH_JOBS_MAX, [1, 19]), (4, [1, 4, 4, 4, 4, 3])])
+def test_enqueues_that_come_while_one_is_under_way_leave_together_in_order(
+    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch, most: int, writes: list[int]
+) -> None:
+    monkeypatch.setattr(gathering, "BATCH_JOBS_MAX", most)
     jobs = [f"j{number}" for number in range(20)]
     held = Held(relay, queue, enqueues(queue, *jobs))
     assert [(end.job, end.result) for end in held.release()] == [(job, "created") for job in jobs]
-    assert held.writes == [1, 19] and ids_of(direct, "waiting") == ["contact", *jobs]
+    assert held.writes == writes and ids_of(direct, "waiting") == ["contact", *jobs]
     assert not queue.gathering._under_way and queue.enqueue("work", None).created
-
-
-@pytest.mark.usefixtures("patient")
-def test_a_batch_of_threads_is_bounded(relay: Relay, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "BATCH_JOBS_MAX", 4)
-    held = Held(relay, queue, enqueues(queue, *(f"j{number}" for number in range(11))))
-    held.release()
-    assert held.writes == [1, 4, 4, 2]
 
 
 @pytest.mark.usefixtures("patient")

@@ -169,14 +169,8 @@ def queues() -> golden.Told:
 def run_times() -> golden.Told:
     """Run times are of the last minute: what was counted since the look that is a minute old or older."""
     took, none = live.RunTimes(), Durations(0, 0, 0, ())
-    for at_ms, quick, slow in (
-        (0, 10, 1),
-        (30_000, 60, 50),
-        (60_000, 60, 50),
-        (89_999, 61, 51),
-        (90_000, 62, 51),
-        (200_000, 62, 51),
-    ):
+    looks = (0, 10, 1), (30_000, 60, 50), (60_000, 60, 50), (89_999, 61, 51), (90_000, 62, 51), (200_000, 62, 51)
+    for at_ms, quick, slow in looks:
         succeeded, failed = Durations(0, 0, 0, ((40, quick), (60, slow))), Durations(0, 0, 0, ((80, slow // 50),))
         took.add(at_ms, (HandlerTimes("a", 0, succeeded, none), HandlerTimes("b", 0, none, failed)))
         yield f"at {at_ms}", [ms and round(ms, 6) for ms in took.percentiles_ms()]
