@@ -6,6 +6,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -143,6 +144,17 @@ async def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay:
     assert {"a", "c"} <= set(ids_of(direct, "waiting"))
 
 
+async def test_a_batch_that_is_cut_off_leaves_no_task_waiting(ironclaim_url: str) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        first, *others = await started(queue, *"abc")
+        await first
+        (batch,) = queue.gathering._of_loops.here()._batches
+        await asyncio.sleep(0)
+        batch.cancel()
+        await asyncio.wait([batch])
+        assert all(other.cancelled() for other in others)
+
+
 class CannotLeave(Enqueue):
     def stamped(self, not_after_ms: int) -> Self:
         raise ValueError("no job")
@@ -156,11 +168,13 @@ async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_ur
         ends = await asyncio.gather(next(good), bad, next(good), return_exceptions=True)
         assert [getattr(end, "result", type(end)) for end in ends] == ["created", WrongKeyType, "created"]
 
-        calls = (queue.gathering.send(CannotLeave("d", "work", b"{}", b"", Options())) for _ in range(3))
-        assert [type(end) for end in await asyncio.gather(*calls, return_exceptions=True)] == [ValueError] * 3
-        assert not queue.gathering._of_loops.here()._under_way
-        assert (await queue.enqueue("work", None, id="e")).result == "created"
-    assert ids_of(direct, "waiting") == ["contact", "a", "c", "e"]
+        # The last one leaves alone, without a batch.
+        for count, job in ((3, "e"), (1, "f")):
+            calls = (queue.gathering.send(CannotLeave("d", "work", b"{}", b"", Options())) for _ in range(count))
+            assert [type(end) for end in await asyncio.gather(*calls, return_exceptions=True)] == [ValueError] * count
+            assert not queue.gathering._of_loops.here()._under_way
+            assert (await queue.enqueue("work", None, id=job)).result == "created"
+    assert ids_of(direct, "waiting") == ["contact", *"acef"]
 
 
 BREAKS = [("lose_reply",), ("lose_request",), ("cut_request",), ("cut_reply",), ("one_reply",), ("lose_reply",) * 2]
@@ -223,7 +237,10 @@ async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Q
 
 
 @pytest.mark.usefixtures("patient")
-async def test_what_the_async_driver_sends_again_holds_up_no_other_exchange(relay: Relay) -> None:
+async def test_what_the_async_driver_sends_again_holds_up_no_other_exchange(relay: Relay, monkeypatch: Any) -> None:
+    slept = list[float]()
+    way = vars(asyncio) | {"sleep": lambda pause_s: slept.append(pause_s) or asyncio.sleep(0)}
+    monkeypatch.setattr(async_driver, "asyncio", SimpleNamespace(**way))
     async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
         await queue.counts()
         again, other = (queue.driver.start(queue.model.call(Count())) for _ in range(2))
@@ -232,7 +249,7 @@ async def test_what_the_async_driver_sends_again_holds_up_no_other_exchange(rela
         await seen(lambda: relay.calls >= calls + 2)
         async with asyncio.timeout(DEADLINE_S):
             await queue.driver.carry([other], shared=True)
-        assert other.sent().reply.waiting == 0 and not silent.done()
+        assert other.sent().reply.waiting == 0 and not silent.done() and 0.005 <= slept[0] <= 0.01
         relay.break_all()
         await silent
 
@@ -249,9 +266,13 @@ async def test_an_exchange_of_the_async_driver_that_is_cancelled_closes_its_conn
         await seen(lambda: [one.exchanges for one in shared.values()] == [2] and client.info()["blocked_clients"])
         cancelled.cancel()
         await asyncio.wait([cancelled])
+        assert not driver._connections._shared, "no later one begins on it"
         client.rpush("list", "late")
         await other
     assert calls[1].sent().reply is None and calls[1]._sends == 2
+    shared_by_two = [await driver._connections.take_shared(0) for _ in range(2)]
+    await driver._connections.retire(shared_by_two[0])
+    assert not driver._connections._shared, "it lacks a script"
     await driver.close()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions
@@ -166,6 +167,9 @@ def endpoints() -> golden.Told:
         yield f"{one} reaches {other}", Endpoint(f"redis://{one}").reaches(Endpoint(f"redis://{other}"))
     other = Endpoint("redis://u:p@h/3").of_address(Address("x", 9), {"username": "v"}).settings()
     yield "of other credentials", {name: other.get(name) for name in ("db", "username", "password", "host", "port")}
+    for more in ({}, {"ssl": True, "password": "pw"}):
+        made = Endpoint(client=redis.asyncio.RedisCluster("c", 7_001, **more), asynchronous=True)
+        yield f"of a cluster {more}", (made.route, made.connection_class.__name__, made.settings().get("password"))
     for made in (fixed, fixed.of_kind(asynchronous=True)):
         both = (made.connection_class, type(made.settings()["retry"]))
         yield "kinds of redis-py", (["asyncio" in each.__module__ for each in both], made.settings()["health_check_interval"])
@@ -185,13 +189,25 @@ REPLIES = [
 ]  # fmt: skip
 
 
+def deliveries() -> golden.Told:
+    """What follows a trouble, alone or behind a send without an answer: the deadline counts the pause that would follow."""
+    for first in (None, Trouble.UNANSWERED):
+        for last in Trouble:
+            for at_ms in (0, 9_979, 9_980, 9_989, 9_990):
+                sends = delivery(1.0)
+                before = first and sends.after(first, "reset", 0)
+                found = sends.after(last, "no", at_ms * MS)
+                yield f"{last} behind {before} at {at_ms}", (found, sends.definite, sends.errors, sends.unanswered)
+    yield "without time", delivery(deadline_ms=0).after(Trouble.NOT_SENT, "", 0)
+
+
 def replies() -> golden.Told:
     return [(message, exchange.trouble_of_reply(message)) for message in REPLIES]
 
 
 def test_what_drivers_decide(monkeypatch: Any) -> None:
     monkeypatch.setattr(exchange.random, "random", lambda: 1.0)
-    golden.tells("engine/exchange.txt", pieces, durability, ends, pauses, handshakes, endpoints, replies)
+    golden.tells("engine/exchange.txt", pieces, durability, ends, pauses, handshakes, endpoints, replies, deliveries)
 
 
 MS = 1_000_000
@@ -203,45 +219,10 @@ def delivery(jitter: float = 0.0, deadline_ms: int = DEADLINE_MS) -> Delivery:
 
 @pytest.mark.parametrize("message", ["down", "MOVED 1 h:1", "ASK 1 h:1", "TRYAGAIN"])
 def test_pauses_double_and_are_bounded(message: str) -> None:
-    steps = [10, 20, 40, 80, *([160, 320, 500, 500, 500] if message == "down" else [100, 100])]
+    steps = [10, 20, 40, 80, *([160, 320, *[500] * 2_000] if message == "down" else [100, 100])]
     for jitter, share in ((0.0, 0.5), (1.0, 1.0)):
         sends = delivery(jitter)
         assert [sends.after(Trouble.NOT_SENT, message, 0) for _ in steps] == [SendAgain(int(step * share)) for step in steps]
-
-
-def test_a_long_outage_overflows_nothing() -> None:
-    sends = delivery(0.5)
-    for _ in range(2000):
-        assert isinstance(sends.after(Trouble.NOT_SENT, "down", 0), SendAgain)
-
-
-@pytest.mark.parametrize("trouble", [Trouble.NOT_SENT, Trouble.TRANSIENT])
-def test_what_was_never_applied_is_unavailable_at_the_deadline(trouble: Trouble) -> None:
-    sends = delivery()
-    assert isinstance(sends.after(trouble, "no", 9_990 * MS), SendAgain) and sends.definite
-    assert sends.after(trouble, "no", 9_990 * MS) == GiveUp(Verdict.UNAVAILABLE)
-    assert sends.errors == ["no", "no"] and sends.unanswered == 0
-
-
-def test_the_deadline_counts_the_pause_that_would_follow() -> None:
-    assert delivery(1.0).after(Trouble.NOT_SENT, "", 9_989 * MS) == SendAgain(10)
-    assert delivery(1.0).after(Trouble.NOT_SENT, "", 9_990 * MS) == GiveUp(Verdict.UNAVAILABLE)
-    assert delivery(deadline_ms=0).after(Trouble.NOT_SENT, "", 0) == GiveUp(Verdict.UNAVAILABLE)
-
-
-@pytest.mark.parametrize(("last", "at_ms"), [
-    *((last, 10_000) for last in (Trouble.NOT_SENT, Trouble.TRANSIENT, Trouble.UNANSWERED, Trouble.REFUSED)),
-    (Trouble.REFUSED, 0), (Trouble.FAULT, 0),
-])  # fmt: skip
-def test_one_unanswered_send_makes_the_end_unknown(last: Trouble, at_ms: int) -> None:
-    sends = delivery()
-    assert isinstance(sends.after(Trouble.UNANSWERED, "reset", 0), SendAgain) and not sends.definite
-    assert sends.after(last, "no", at_ms * MS) == GiveUp(Verdict.UNKNOWN)
-
-
-def test_a_refusal_and_a_fault_end_at_once_and_are_certain_alone() -> None:
-    assert delivery().after(Trouble.REFUSED, "OOM", 0) == GiveUp(Verdict.UNAVAILABLE)
-    assert delivery().after(Trouble.FAULT, "ERR", 0) == GiveUp(Verdict.FAULT)
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Trouble)), st.integers(0, 12_000)), max_size=30), st.floats(0, 0.999))

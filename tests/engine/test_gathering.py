@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,20 +74,16 @@ def test_gathered_enqueues_become_as_few_calls_as_their_order_allows() -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_enqueues_that_come_while_one_is_under_way_leave_together_in_order(relay: Relay, queue: Queue, direct: Queue) -> None:
+@pytest.mark.parametrize(("most", "writes"), [(gathering.BATCH_JOBS_MAX, [1, 19]), (4, [1, 4, 4, 4, 4, 3])])
+def test_enqueues_that_come_while_one_is_under_way_leave_together_in_order(
+    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch, most: int, writes: list[int]
+) -> None:
+    monkeypatch.setattr(gathering, "BATCH_JOBS_MAX", most)
     jobs = [f"j{number}" for number in range(20)]
     held = Held(relay, queue, enqueues(queue, *jobs))
     assert [(end.job, end.result) for end in held.release()] == [(job, "created") for job in jobs]
-    assert held.writes == [1, 19] and ids_of(direct, "waiting") == ["contact", *jobs]
+    assert held.writes == writes and ids_of(direct, "waiting") == ["contact", *jobs]
     assert not queue.gathering._under_way and queue.enqueue("work", None).created
-
-
-@pytest.mark.usefixtures("patient")
-def test_a_batch_of_threads_is_bounded(relay: Relay, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "BATCH_JOBS_MAX", 4)
-    held = Held(relay, queue, enqueues(queue, *(f"j{number}" for number in range(11))))
-    held.release()
-    assert held.writes == [1, 4, 4, 2]
 
 
 @pytest.mark.usefixtures("patient")
@@ -198,10 +195,11 @@ class Unwoken:
     """What a thread waits for in vain. Its time is over when the test says so; who would wake it may be interrupted."""
 
     def __init__(self, *, interrupts: bool = True) -> None:
-        self.over, self.interrupts = threading.Event(), interrupts
+        self.over, self.interrupts, self.waited_s = threading.Event(), interrupts, 0.0
 
     def acquire(self, timeout: float) -> bool:
         assert self.over.wait(DEADLINE_S)
+        self.waited_s += timeout
         return False
 
     def release(self) -> None:
@@ -252,14 +250,13 @@ def test_a_thread_that_was_given_the_turn_and_not_woken_takes_it(queue: Queue, u
 
 
 def test_an_enqueue_taken_by_interrupted_threads_is_sent(queue: Queue, unwoken: Unwoken, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other one could not even say that it has ended."""
-    not_after_ms = queue.driver.not_after_ms
-    # It waits for twice the deadline; what it sends then is not void so soon.
-    monkeypatch.setattr(queue.driver, "not_after_ms", lambda: not_after_ms() + 60_000)
-    queue.driver.deadline_ms = 100
+    """The other one could not even say that it has ended: twice the deadline is waited for it."""
+    monkeypatch.setattr(gathering, "time", SimpleNamespace(monotonic=lambda: unwoken.waited_s))
+    monkeypatch.setattr(gathering, "_LOOK_S", 0.005)
     with behind_a_batch(queue, unwoken) as gathers:
         gathers._waiting[0].not_after_ms = queue.driver.not_after_ms()
         gathers._waiting.popleft()
+    assert round(unwoken.waited_s - gathering.OVERDUE_S, 2) == 2 * queue.driver.deadline_ms / 1_000
 
 
 @pytest.mark.usefixtures("patient")

@@ -94,6 +94,7 @@ def test_the_sample_loads(folder: Path) -> None:
     ("\nreturn", "\nlocal lane = KEYS[1]\nreturn", "declares lane, the body declares it again"),
     ("lane, active,", "lane, active, dead,", "dead is used and declared nowhere"),
     (", lane, active,", ", lane,", "active is declared and never used"),
+    ("lane, active, KEYS[3], ARGV[2] }", "active, KEYS[3], ARGV[2] } -- lane", "lane is declared and never used"),
     ("double(now_ms)", "double(1)", "now_ms is declared and never used"), ("-- REPLY srv_us\n", "", "lacks KEYS, ARGV or REPLY"),
     ("-- KEYS\n", "", "lacks KEYS, ARGV or REPLY"), ("-- ARGV\n", "", "lacks KEYS, ARGV or REPLY"),
     ("#!lua flags=allow-oom\n", "", "first line is not #!lua"),
@@ -134,12 +135,6 @@ def test_a_head_brings_the_first_slots_and_the_first_statement(folder: Path) -> 
     assert "triple(at_ms)" not in load_script(path).text
     path.write_text(path.read_text().replace("HEAD dsps/numbers", "HEAD dsps/words"))
     refused(ScriptFault, "script sample.lua: dsps/words has no HEAD", load_script, path)
-
-
-def test_a_comment_is_no_use(folder: Path) -> None:
-    path = changed(folder, ", lane, active,", ", active,")
-    path.write_text(path.read_text() + "  -- lane is used by nobody\n")
-    refused(ScriptFault, "lane is declared and never used", load_script, path)
 
 
 def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: Path) -> None:
@@ -188,20 +183,17 @@ def test_functions_of_rare_cases_are_made_when_one_of_them_is_needed(folder: Pat
     refused(ScriptFault, "script sample.lua: RARELY names fourfold, which it does not use", load_script, path)
 
 
-def test_a_name_is_one_function_in_all_layers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    other = tmp_path_factory.mktemp("other")
-    (other / "modules").mkdir()
-    (other / "modules" / "own.lua").write_text(DOUBLE)
-    with pytest.raises(ScriptFault, match="module own.lua: dsps/numbers has a function double, too"):
-        load_script(folder / "sample.lua", [(folder,), (other,)])
-
-
 def test_a_shared_script_says_that_a_function_is_of_the_format(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("shared") / "sample.lua"
     path.write_text(SAMPLE)
     refused(ScriptFault, "but it is in <format>", load_script, path, [(folder,), (path.parent,)])
     path.write_text(SAMPLE.replace("dsps/numbers", "<format>"))
     assert DOUBLE in load_script(path, [(folder,), (path.parent,)]).text
+    (path.parent / "modules").mkdir()
+    (path.parent / "modules" / "own.lua").write_text(DOUBLE)
+    refused(
+        ScriptFault, "module own.lua: dsps/numbers has a function double, too", load_script, path, [(folder,), (path.parent,)]
+    )
 
 
 @pytest.mark.parametrize(("module", "message"), [

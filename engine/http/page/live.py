@@ -79,7 +79,7 @@ class RunTimes:
                 for bucket, runs in durations.buckets:
                     buckets[bucket] = buckets.get(bucket, 0) + runs
         self._kept.append((now_ms, buckets))
-        while len(self._kept) > 2 and self._kept[1][0] <= now_ms - _TIMES_SPAN_MS:
+        while len(self._kept) > 1 and self._kept[1][0] <= now_ms - _TIMES_SPAN_MS:
             self._kept.popleft()
 
     def percentiles_ms(self) -> tuple[float | None, float | None]:

@@ -102,7 +102,10 @@ def test_a_listener_takes_what_is_after_the_last_event_that_was_seen() -> None:
 async def test_many_listeners_are_woken_some_at_a_time(ironclaim_url: str) -> None:
     async with AsyncQueue("q", url=ironclaim_url) as queue, contextlib.AsyncExitStack() as stack:
         reader = events.Reader(queue)
+        async with reader.listening():
+            ending = reader._task
         listeners = [await stack.enter_async_context(reader.listening()) for _ in range(3 * events.WOKEN_MAX)]
+        assert reader._task is not ending
         resting = [asyncio.create_task(listener.rest()) for listener in listeners]
         await asyncio.sleep(0)
         reader.tell((1, 0), b"an event")

@@ -38,17 +38,17 @@ from engine.worker.worker import Worker
 # every address that it has is checked, and the delivery connects to a checked address: a name that leads
 # elsewhere a moment later (DNS rebinding) gains nothing.
 
-#: Name and port -> its addresses.
-Resolve = Callable[[str, int], Awaitable[list[str]]]
+#: Name -> its addresses.
+Resolve = Callable[[str], Awaitable[list[str]]]
 
 
 class AddressRefused(Exception):
     """A url leads to an address that deliveries must not reach."""
 
 
-async def by_system(host: str, port: int) -> list[str]:
+async def by_system(host: str) -> list[str]:
     """The addresses of a name, by the system's resolver. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 
 
@@ -57,10 +57,9 @@ async def checked_address(
 ) -> Address:
     """An address of the url's host that a delivery may connect to. Raises AddressRefused where one of its
     addresses is none of the internet and in no allowed network, and OSError for a name that has none."""
-    port = url.port or (443 if url.scheme == "https" else 80)
     networks = tuple(allowed)
     found: list[Address] = []
-    for text in await resolve(url.host, port):
+    for text in await resolve(url.host):
         one = address(text)
         if one is None or not (is_public(one) or among(one, networks)):
             raise AddressRefused(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.http.page import job_views, queue_views, rendering
+from engine.http.page import job_views, live, queue_views, rendering
 from engine.http.page.looks import OneJob, SomeWorkers
 from engine.models.dsps import Lag
+from engine.ops.workers import Durations, HandlerTimes
 from engine.queue.history import PastJob, PastJobs
 from engine.queue.looks import JobError, JobInfo, JobPage
 from engine.queue.scheduling import Schedule
@@ -165,6 +166,16 @@ def queues() -> golden.Told:
     yield "workers", [queue_views.worker_list(SomeWorkers(some, bool(some), 9), 50) for some in (crew, ())]
 
 
+def run_times() -> golden.Told:
+    """Run times are of the last minute: what was counted since the look that is a minute old or older."""
+    took, none = live.RunTimes(), Durations(0, 0, 0, ())
+    looks = (0, 10, 1), (30_000, 60, 50), (60_000, 60, 50), (89_999, 61, 51), (90_000, 62, 51), (200_000, 62, 51)
+    for at_ms, quick, slow in looks:
+        succeeded, failed = Durations(0, 0, 0, ((40, quick), (60, slow))), Durations(0, 0, 0, ((80, slow // 50),))
+        took.add(at_ms, (HandlerTimes("a", 0, succeeded, none), HandlerTimes("b", 0, none, failed)))
+        yield f"at {at_ms}", [ms and round(ms, 6) for ms in took.percentiles_ms()]
+
+
 def past(place: str = "p", **stored: Any) -> PastJob:
     times: Any = range(8)
     return PastJob(place, "j1", "finished", "send", "", "", "w1", *times, **stored)
@@ -210,7 +221,7 @@ def told_and_hidden() -> golden.Told:
 
 
 def test_what_the_page_makes_of_findings() -> None:
-    golden.tells("http/views.txt", words, jobs, graphs, queues, history, told_and_hidden)
+    golden.tells("http/views.txt", words, jobs, graphs, queues, run_times, history, told_and_hidden)
 
 
 def test_runs_are_listed_by_their_time_whatever_is_in_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
