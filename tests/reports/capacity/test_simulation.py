@@ -4,6 +4,7 @@ import re
 from functools import lru_cache
 from math import exp, factorial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from reports.capacity.measurement import read
 from reports.simulation.measured import compare
 from reports.simulation.queueing import simulate
 from reports.simulation.system import EVEN, RANDOM, Load, Loss, Outcome, System, constant, exponential, measured
-from tests.golden import same
+from tests.golden import Told, same, tells
 from tests.reports.capacity.planted import content, write
 
 #: What tier two alone does.
@@ -131,13 +132,6 @@ def test_jobs_of_a_lost_worker_run_again_and_end_once() -> None:
     assert len(came.latencies_ms) == 240 and 1 <= (came.latencies_ms > 4_000).sum() <= 5
 
 
-def test_nothing_is_claimed_while_the_primary_is_away() -> None:
-    system = System(service=constant(10), shards=2, handlers_at_once=50, losses=[Loss(at_s=10, shard=1, away_s=3)])
-    came = simulate(Load(rate=200, seconds=30, arrivals=EVEN), system)
-    stalled = came.latencies_ms > 20
-    assert stalled.sum() == pytest.approx(300, rel=0.2) and 2_900 < came.latencies_ms.max() < 3_100
-
-
 def test_an_overload_has_its_whole_latency() -> None:
     """Jobs that end after the load count too, or the slowest would be missing."""
     came = simulate(Load(rate=20, seconds=10, arrivals=EVEN), System(service=constant(SERVICE_MS)))
@@ -164,10 +158,42 @@ def test_it_says_when_it_is_not_near(tmp_path: Path) -> None:
     assert [one.name for one in off] == ["p99"] and off[0].off == pytest.approx(2 / 3, abs=0.1)
 
 
-def test_the_same_arrivals_are_simulated_as_were_measured() -> None:
-    """Two bursts of four for one place: none of them but the first finds it free."""
-    came = simulate(Load(rate=1, seconds=10, due_s=[1.0] * 4 + [5.0] * 4), System(service=constant(SERVICE_MS)))
-    assert sorted(came.latencies_ms) == pytest.approx([100, 100, 200, 200, 300, 300, 400, 400])
+#: Few jobs, each of whose instants follows by hand. A worker or the server is away for a while; it is so twice at a time.
+CLOSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "bursts for one place": ({"due_s": [1.0] * 4 + [5.0] * 4}, {}),
+    "a busy server": ({"due_s": [1.0, 1.0, 1.02]}, {"server_us_per_job": 40_000, "handlers_at_once": 3}),
+    "a busy processor": ({"due_s": [1.0] * 3}, {"worker_us_per_job": 30_000, "handlers_at_once": 2, "workers": 2}),
+    "what passes beside": ({"due_s": [1.0, 1.0]}, {"pickup": constant(7)}),
+    "a limit": ({"due_s": [1.0] * 4}, {"handlers_at_once": 4, "limit": 2}),
+    "a warm-up": ({"due_s": [1.95, 2.0, 9.95, 10.0, 10.1], "warm_up_s": 2.0}, {}),
+    "even": ({"arrivals": EVEN}, {"shards": 2}),
+    "random": ({}, {"service": exponential(SERVICE_MS)}),
+    "priorities": ({"due_s": [1.0] * 6, "priorities": (0.5, 0.5)}, {}),
+    "failures": ({"due_s": [1.0, 8.0, 9.9], "failure_share": 1.0}, {}),
+    "few attempts": ({"due_s": [1.0], "failure_share": 1.0, "attempts": 2, "retry_ms": 500}, {}),
+    "a lost worker": (
+        {"due_s": [1.0] * 4 + [1.3] + [9.0] * 6, "failure_share": 1.0, "attempts": 1},
+        {
+            **{"workers": 2, "handlers_at_once": 2},
+            "losses": [Loss(at_s=1.05, worker=1, away_s=2, recovery_s=0.5), Loss(at_s=1.06, worker=1, away_s=0.7)],
+        },
+    ),
+    "a worker that stays away": ({"due_s": [1.0] * 4}, {"workers": 2, "losses": [Loss(at_s=1.05, worker=1, away_s=20)]}),
+    "a lost primary": ({"due_s": [1.0, 1.08, 1.5, 2.5]}, {"losses": [Loss(at_s=1.05, away_s=1), Loss(at_s=1.1, away_s=0.2)]}),
+}
+
+
+def exact() -> Told:
+    """The times in ms: latency and wait of each job, and its priority."""
+    for name, (load, system) in CLOSE.items():
+        came = simulate(Load(**{"rate": 1, "seconds": 10, **load}), System(**{"service": constant(SERVICE_MS), **system}))
+        jobs = zip(came.latencies_ms.tolist(), came.waits_ms.tolist(), came.priorities.tolist(), strict=True)
+        yield name, " | ".join(f"{late:.3f} {waited:.3f} {priority}" for late, waited, priority in jobs)
+        yield name, f"waiting {came.waiting:.6f} running {came.running:.6f} dead {came.dead} left {came.left}"
+
+
+def test_few_jobs_take_what_they_take_by_hand() -> None:
+    tells("reports/simulated_closely.txt", exact)
 
 
 def test_the_command_says_how_near_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
