@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reports.command import main
-from reports.listing.command import Entry, document, entries, objectives
+from reports.listing.command import document, entries, objectives
 from tests.given import Output
 from tests.golden import same
 from tests.reports.conftest import steady
@@ -46,24 +46,6 @@ def runs(tmp_path: Path) -> Path:
     (folder / "latest").symlink_to("20260101-000000-bench-seed1")
     (folder / "index.html").write_text("old")
     return folder
-
-
-def by_name(runs: Path) -> dict[str, Entry]:
-    """The entries by the end of their names."""
-    return {one.name[16:]: one for one in entries(runs)}
-
-
-def test_each_run_is_listed_with_what_its_files_say(runs: Path) -> None:
-    found = entries(runs)
-    assert [one.name[9:15] for one in found] == ["001500", "001000", "000500", "000000"]
-    unjudged, worse, _, first = found
-    assert (first.state, first.scenario, first.model, first.seed, first.label) == ("valid", "bench", "lanes", 1, "")
-    assert (first.date, first.commit, first.jobs, first.violations) == ("2026-01-01 00:00:00", "aaaaaaaa", 10_020, 0)
-    assert (first.p99_ms, first.recovery_ms, first.page, first.slo) == (1_100.0, 9_200.0, "", "")
-    assert (first.servers, first.lossy, first.finished_per_s) == ("", False, [50.0, 50.0, 0.0, 0.0, 100.0])
-    assert (worse.state, worse.model, worse.label, worse.violations) == ("violated", "bull", "no-reap", 1)
-    assert worse.reason == "J4 violated: job-1 was lost" and worse.page == f"{worse.name}/report.html"
-    assert unjudged.state == "not judged" and unjudged.reason.startswith("it goes on, or its harness was killed")
 
 
 BROKEN = [

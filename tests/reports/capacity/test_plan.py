@@ -70,12 +70,6 @@ def test_payload_and_handler_change_what_hangs_on_them(run: Path) -> None:
     assert slow["workers"] >= 6 and slow["memory_gib"] == small["memory_gib"]
 
 
-def test_workers_lose_to_scaling_and_shards_come_in(run: Path) -> None:
-    few, many = asked(run, "--rate", "760")["plan"], asked(run, "--rate", "3000")
-    assert few["workers"] / 760 < many["plan"]["workers"] / 3_000 * 1.05 and many["plan"]["shards"] > 1
-    assert "no longer do more" in next(one["derived"] for one in many["figures"] if one["name"] == "shards")
-
-
 def test_shards_follow_the_ceiling_of_a_server(tmp_path: Path, made: Row) -> None:
     slow = [{**step, "server": {**step["server"], "us_per_job": 2_000.0}} for step in made["steps"]]
     run = write(tmp_path, {**made, "steps": slow})
@@ -116,7 +110,7 @@ def test_a_poor_measurement_has_a_plan_and_a_page_that_say_what_they_lack(
     for step in poor["steps"]:
         step["server"] |= {"sent": {}, "inside": {}}
     poor["steps"][-1]["void"] = "the driver used 0.86 of its core"
-    text, shown = printed(run := write(tmp_path, poor), capsys, "--rate", "1000", "--simulate")
+    text, shown = printed(run := write(tmp_path, poor), capsys, "--rate", "4000", "--simulate")
     same("reports/plan_of_little.txt", f"{text}\n{shown}")
     found = asked(run, "--rate", "1000")
     # One server never did more than 621 jobs/s, whatever its ceiling by microseconds is.
@@ -146,13 +140,6 @@ def test_a_given_number_of_workers_is_judged(run: Path) -> None:
     assert found["workers"] == 2 and found["spare"] == 0
     tight = asked(run, "--rate", "450", "--workers", "2")["plan"]
     assert tight["spare"] < 0 and tight["worker_lost_headroom"] < 0
-
-
-def test_what_is_too_far_is_simulated(run: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(simulation, "PLAN_JOBS", 40_000)
-    found = asked(run, "--rate", "4000", "--simulate")
-    assert found["plan"]["workers"] > 20 and found["simulated"]["jobs"] > 20_000
-    assert 20 < found["simulated"]["p50_ms"] < found["simulated"]["p99_ms"] < 100
 
 
 def test_half_of_the_steps_predict_the_limit(tmp_path: Path, made: Row) -> None:
