@@ -94,12 +94,6 @@ def fitting(length: int) -> tuple[str, *tuple[int, ...]]:
     return html.width(text), *(len(cut(text)) for cut in (html.safe, ink.plain))
 
 
-def thinned(count: int) -> tuple[float, ...]:
-    """How many are left of so many values, the first two and the last."""
-    found = html.thinned(range(count))
-    return len(found), *found[:2], *found[-1:]
-
-
 #: Functions, and what each is called with: one argument, or a tuple of them.
 CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     (seed._seed, ("0", "00", "-1", "1.5", "", "9007199254740991", "9007199254740992", "0" * 16, "0" * 17)),
@@ -117,8 +111,9 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     (listing.commit, ("a" * 40, "a" * 40 + "+")),
     *((listing.described, [(name, spec) for name in ("mine", *NAMED)]) for spec in LISTED),
     (listing.badge, listing.STATES),
+    (listing.objectives, [[{"result": one} for one in results] for results in ([], ["met"], ["met", "unknown"])]),
     (facts.samples_min, facts.RANKS),
-    (thinned, (0, 1, 59, 60, 61, 121)),
+    (html.thinned, (range(0), range(60), range(61))),
     (html.span, ((1.0, 0.9, 1.1, 1.05, 2.0, "words"), (4.0, 0.1, 8.0, 1.0, 2.0, "words"))),
     *((slo.quantity, [(value, unit) for value in VALUES if value is not None]) for unit in ("share", "ms", "/s")),
     (evidence.absence, [(["a"], found) for found in ({}, {"a": evidence.Found(common=True)}, {"a": evidence.Found()})]),

@@ -13,7 +13,7 @@ from reports import command, errors
 from reports.capacity.measurement import read
 from reports.simulation.measured import compare
 from reports.simulation.queueing import simulate
-from reports.simulation.system import EVEN, RANDOM, Load, Loss, Outcome, System, constant, exponential, measured
+from reports.simulation.system import EVEN, RANDOM, Load, Loss, System, constant, exponential, measured
 from tests.golden import Told, same, tells
 from tests.reports.capacity.planted import content, write
 
@@ -81,36 +81,11 @@ def test_one_constant_server_waits_as_pollaczek_and_khinchine_say() -> None:
     assert deterministic(1, 0.6) == pytest.approx(0.6 / 2 / 0.4 * SERVICE_MS, rel=1e-3)
 
 
-def test_the_server_is_a_queue_too() -> None:
-    """Each job takes 1 ms of it, in two halves; workers are not scarce. At 90 % busy it makes jobs wait."""
-    system = System(service=constant(10), handlers_at_once=1_000, server_us_per_job=1_000)
-    calm, full = (simulate(Load(rate=rate, seconds=40, warm_up_s=5), system) for rate in (100, 900))
-    assert calm.percentile(0.5) == pytest.approx(11, abs=0.2) and full.percentile(0.5) > 12
-    assert simulate(Load(rate=1_500, seconds=10), system).left > 0.8 * 500 * 10
-
-
-def test_even_arrivals_never_wait_where_random_ones_do() -> None:
-    system = System(service=constant(SERVICE_MS), handlers_at_once=4)
-    assert simulate(busy(4, 0.9, even=True), system).waits_ms.max() < 1e-6
-    assert simulate(busy(4, 0.9), system).waits_ms.mean() > 1
-
-
 def test_littles_law_holds() -> None:
     came = simulate(busy(4, 0.8), System(service=exponential(SERVICE_MS), handlers_at_once=4))
     per_ms = 4 * 0.8 / SERVICE_MS
     assert came.waiting == pytest.approx(per_ms * came.waits_ms.mean(), rel=0.02)
     assert came.running == pytest.approx(3.2, rel=0.02)
-
-
-def waits(came: Outcome, priority: int) -> float:
-    """The mean wait of a priority."""
-    return float(came.waits_ms[came.priorities == priority].mean())
-
-
-def test_urgent_jobs_wait_less() -> None:
-    system = System(service=constant(SERVICE_MS), handlers_at_once=2)
-    came = simulate(Load(rate=18, seconds=500, priorities=(0.3, 0.7)), system)
-    assert waits(came, 0) < waits(came, 1) / 3
 
 
 def test_jobs_of_a_lost_worker_run_again_and_end_once() -> None:
@@ -151,7 +126,7 @@ CLOSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "random": ({}, {"service": exponential(SERVICE_MS)}),
     "priorities": ({"due_s": [1.0] * 6, "priorities": (0.5, 0.5)}, {}),
     "failures": ({"due_s": [1.0, 8.0, 9.9], "failure_share": 1.0}, {}),
-    "some failures": ({"due_s": [1.0, 2.0, 3.0, 4.0], "failure_share": 0.5}, {}),
+    "some failures": ({"failure_share": 0.5}, {}),
     "an overload": ({"due_s": [9.0] * 12}, {"handlers_at_once": 1}),
     "few attempts": ({"due_s": [1.0], "failure_share": 1.0, "attempts": 2, "retry_ms": 500}, {}),
     "a lost worker": (
