@@ -112,7 +112,7 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     *((listing.described, [(name, spec) for name in ("mine", *NAMED)]) for spec in LISTED),
     (listing.badge, listing.STATES),
     (listing.objectives, [[{"result": one} for one in results] for results in ([], ["met"], ["met", "unknown"])]),
-    (facts.samples_min, facts.RANKS),
+    (facts.samples_min, (*facts.RANKS,)),
     (html.thinned, (range(0), range(60), range(61))),
     (html.span, ((1.0, 0.9, 1.1, 1.05, 2.0, "words"), (4.0, 0.1, 8.0, 1.0, 2.0, "words"))),
     *((slo.quantity, [(value, unit) for value in VALUES if value is not None]) for unit in ("share", "ms", "/s")),

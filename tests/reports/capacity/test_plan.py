@@ -163,7 +163,7 @@ def predicted() -> Told:
     met, missed, low, high = placed(1, 99, True), placed(3, 101, False), placed(0.5, 80, True), placed(4, 300, False)
     for steps in ([], [met], [missed], [met, missed], [placed(1, 120, False), met], [high, low, met, missed, low]):
         yield "knee", (found := prediction.knee(steps)) and [one.rate for one in found]
-    more = ({"slope": 0.1}, {"dropped": 1}, {"jobs": 5}, {"jobs": 0})
+    more: Any = ({"slope": 0.1}, {"dropped": 1}, {"jobs": 5}, {"jobs": 0})
     for one in (missed, high, placed(3, 100, False, jobs=0), *(placed(3, 101, False, **each) for each in more)):
         bounds = [round(value, 3) for value in prediction.p99_interval(one)]
         yield "missed surely", (prediction.missed_surely(one, 100), bounds)
