@@ -246,6 +246,7 @@ def milliseconds(value_ms: float | None) -> str:
     """A duration as text; `?` for None."""
     if value_ms is None:
         return "?"
-    if value_ms >= 1_000:
+    # What would be written as 1000 ms is 1.00 s, and what would be 10.00 ms is 10 ms.
+    if value_ms >= 999.5:
         return f"{value_ms / 1_000:,.2f} s"
-    return f"{value_ms:.0f} ms" if value_ms >= 10 else f"{value_ms:.2f} ms"
+    return f"{value_ms:.0f} ms" if value_ms >= 9.995 else f"{value_ms:.2f} ms"

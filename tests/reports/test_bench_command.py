@@ -179,10 +179,15 @@ def test_processes_and_what_they_use_are_read_from_the_kernel() -> None:
     assert 2**20 < cost.memory_bytes(os.getpid()) <= 1_024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def test_a_run_that_is_not_valid_is_not_grown(tmp_path: Path) -> None:
-    (tmp_path / "verdict.json").write_text('{"verdict": "unknown", "reasons": ["H3 unknown: the producers sent with a lag"]}')
-    with pytest.raises(JudgeError, match="cannot be grown: it is unknown: H3 unknown: the producers sent with a lag"):
-        command.base(Order([], run=tmp_path), "local", lambda line: None)
+def test_a_run_that_is_not_valid_is_not_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged(run: Path, _: str) -> None:
+        assert not (run / "verdict.json").exists(), "it is judged once"
+        (run / "verdict.json").write_text('{"verdict": "unknown", "reasons": ["H3 unknown: the load lagged", "more"]}')
+
+    monkeypatch.setattr(command, "judged", judged)
+    for _ in range(2):
+        with pytest.raises(JudgeError, match="cannot be grown: it is unknown: H3 unknown: the load lagged$"):
+            command.base(Order([], run=tmp_path), "local", lambda line: None)
 
 
 def test_too_little_disk_is_one_clear_line(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

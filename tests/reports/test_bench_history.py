@@ -59,7 +59,8 @@ def test_the_files_of_grown_histories_are_as_ever(tmp_path: Path) -> None:
     lane: dict[str, Any] = {"class": "other"}
     made.enqueue("of-another-lane", 4.3, **lane)
     made.run("worker-2", "of-another-lane", 4.31)
-    made.operation("worker-1", "claim", 0.5, [])
+    for at in (0.5, 4.2):
+        made.operation("worker-1", "claim", at, [])
     # It was under way when the span would have ended, so that the span begins earlier.
     made.operation("worker-1", "tick", 8.9985, [{"job": "cron:beat:8500", "schedule": "beat", "result": "created"}])
     History(made.write(), random.Random(1)).write(tmp_path / "ordered")

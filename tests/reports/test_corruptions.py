@@ -37,12 +37,12 @@ CLAIMED = {"class": "email", "lane": "email", "name": "email", "priority": 5, "a
 
 
 def plain(story: Story, worker: str, job: str, at: float, **more: Any) -> None:
-    """A job that goes well, whose result is told."""
+    """A job that goes well, whose result is told, and that is listed at the end."""
     story.enqueue(job, at, attempts=3)
     token = story.claim(worker, job, at + 0.01, told={**CLAIMED, "claims": 1, **more})
     story.start(token, at + 0.012, took=0.02)
     story.effect(token, at + 0.031)
-    story.end("finish", token, at=at + 0.035, result_crc=crc_of(f"of {job}"))
+    story.end("finish", token, at=at + 0.035, left="done", result_crc=crc_of(f"of {job}"))
 
 
 def refusals(story: Story) -> None:

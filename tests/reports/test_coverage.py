@@ -1,17 +1,23 @@
 """H2: what each kind of fault must have brought about, found in the rows, inside its window, of the processes that it hit."""
 
 from dataclasses import replace
+from functools import reduce
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from reports import folder, load
+from reports.channels import coverage
 from reports.checks.h2_coverage import CUT, doubts
 from reports.facts import Process, Run, Stage
 from reports.file_facts import CALL_SLOT_NS, FileFacts, ObservedCall
+from reports.windows import Window, windows
+from tests.golden import Told, tells
 from tests.reports.conftest import Checked
 from tests.reports.story import Story, ns
+from tests.reports.test_nothing_happened import of_channels
 
 S = 1_000_000_000
 
@@ -186,3 +192,97 @@ def test_the_end_of_an_ended_lease_must_be_refused(named: bool, found: tuple[str
     story.end("finish", lease, at=42.0, result="stale")
     verdict, why = checked(story.write(), "H2")["H2"]
     assert verdict == found[0] and why.startswith(found[1])
+
+
+def around(one: Window) -> dict[str, list[dict[str, Any]]]:
+    """Calls near the bounds of a window: what there is of them, and in what each differs from one that was in force whole."""
+    inject, heal, slow = one.inject_ns, one.heal_ns, coverage.SLOW_MS * 1_000_000
+    times = {
+        **{"whole": (inject, heal), "sent at the heal": (heal, heal + 1), "sent after the heal": (heal + 1, heal + 2)},
+        **{
+            "done before": (inject - 9, inject - 1),
+            "done at the inject": (inject - 9, inject),
+            "sent before": (inject - 1, heal),
+        },
+        **{
+            "done after the heal": (inject, heal + 1),
+            "done at the next": (heal, one.next_ns),
+            "done then": (heal, one.next_ns + 1),
+        },
+    }
+    calls = {name: [{"first_send_ns": sent, "done_ns": done}] for name, (sent, done) in times.items()}
+    others: dict[str, Any] = {"proc": "x", "type": "fail", "sends": 1, "item_result": "created"}
+    calls |= {f"{name} {value}": [{name: value}] for name, value in others.items()}
+    calls |= {f"slow {by:+}": [{"last_send_ns": heal - slow + by}] for by in (0, 1)}
+    calls |= {"publish": [{"f": "publish", "first_send_ns": heal + 1}]}
+    for name, (done, sent, era) in {"era": (-1, 1, 2), "same": (-1, 1, 1), "late": (0, 1, 2), "early": (-1, 0, 2)}.items():
+        calls[f"{name} of a restore"] = [{"done_ns": inject + done}, {"first_send_ns": heal + sent, "era": era}]
+    return calls
+
+
+CALL = {"f": "fetch", "type": "ok", "sends": 2, "last_send_ns": None, "era": 1, "item_result": "duplicate"}
+CALL_TYPES = "f string, type string, sends long, last_send_ns long, era long, item_result string, proc string, first_send_ns long"
+#: Who fetched for whom, and what was delivered when.
+FETCHED = [("c", "s", "w1", "fetch"), ("c", "t", "w1", "acknowledge")]
+DELIVERED = [("c", "s", "w2", 100), ("c", "t", "w2", 500), ("c", "s", "w1", 900)]
+KILLS = {"before": (99, "w1"), "at the send": (100, "w1"), "of another": (99, "w2")}
+#: A channel for each case: the places of the messages that were published, answered or not.
+PLACES = {"both": "4 5 6", "beyond": "5", "before": "3 4", "none": "4 5-"}
+
+
+def needed(spark: SparkSession) -> Told:
+    """By which calls the requirements of each fault are met, and by which crossings and subscribers those of the channels."""
+    run, rows = of_channels(), list[tuple[Any, ...]]()
+    needs = list[tuple[str, coverage.Need]]()
+    for one in windows(run):
+        whole = {**CALL, "proc": one.targets[0], "first_send_ns": one.inject_ns, "done_ns": one.heal_ns}
+        rows += [(*(whole | call).values(), one.fault, name) for name, calls in around(one).items() for call in calls]
+        needs += [(one.fault, need) for need in (*coverage.of_calls(run, one), *coverage.of_publishes(run, one))]
+    yield from met(spark.createDataFrame(rows, f"{CALL_TYPES}, done_ns long, fault string, name string"), needs)
+    first, *_, last = windows(run)
+    edges = {"inject": first.inject_ns - coverage.AROUND_NS, "healed": last.healed_ns + coverage.AROUND_NS}
+    edged = [("c", at + by, 1, "", f"{edge} {by:+}") for edge, at in edges.items() for by in (-1, 0, 1)]
+    edged += [(channel, 0, count, "", f"{count} of {channel}") for channel in "cd" for count in (0, 1, 2)]
+    frame = spark.createDataFrame(edged, "channel string, crossed_ns long, subscribers long, fault string, name string")
+    needs = [("", need) for need in (*coverage.wraps(run), *coverage.around_faults(run), *coverage.fan_outs(run))]
+    yield from met(frame, needs)
+
+
+def met(frame: DataFrame, needs: list[tuple[str, coverage.Need]]) -> Told:
+    """The names of the rows that meet each requirement of their fault."""
+    found = frame.groupBy("fault", "name").agg(*(need.seen.alias(str(at)) for at, (_, need) in enumerate(needs))).collect()
+    for at, (fault, need) in enumerate(needs):
+        names = sorted(row["name"] for row in found if row["fault"] == fault and row[str(at)])
+        yield f"{need.who} {need.words}", ", ".join(names)
+
+
+def frames(spark: SparkSession) -> Told:
+    """Which channels crossed, which messages woke a fetch, and after which kills nobody took over."""
+    spec = {"channels": [{"name": name, "preset_clock": 2**53 - 5} for name in PLACES]}
+    items = [(name, item) for name, some in PLACES.items() for item in some.split()]
+    rows = [(name, int(item[0]), 1, "fail" if item.endswith("-") else "ok", at) for at, (name, item) in enumerate(items)]
+    published = spark.createDataFrame(rows, "channel string, item_at long, item_clock long, type string, done_ns long")
+    yield "crossed", sorted(map(tuple, coverage.crossings(SimpleNamespace(run=Run(spec, {}), published=published)).collect()))  # type: ignore[arg-type]
+    waits = {"not waited": (0, 1), "before": (5, -5_000_000), "while": (5, -4_999_999)}
+    delivered = [("c", name, waited, 10**9) for name, (waited, _) in waits.items()]
+    sent = [("c", name, 10**9 + by) for name, (_, by) in waits.items()]
+    both = {
+        "delivered": spark.createDataFrame(delivered, "channel string, message string, waited_ms long, first_send_ns long"),
+        "messages": spark.createDataFrame(sent, "channel string, message string, sent_ns long"),
+    }
+    yield "woken", [row["message"] for row in coverage.woken(SimpleNamespace(**both)).collect()]  # type: ignore[arg-type]
+    both = {
+        "calls": spark.createDataFrame(FETCHED, "channel string, subscriber string, proc string, f string"),
+        "delivered": spark.createDataFrame(DELIVERED, "channel string, subscriber string, proc string, first_send_ns long"),
+    }
+    kills = [Window(name, "", (of,), at, at, at, at) for name, (at, of) in KILLS.items()]
+    lacking = [coverage.taken_over(SimpleNamespace(**both), kill) for kill in kills]  # type: ignore[arg-type]
+    yield "not taken over", sorted(row["who"] for row in reduce(DataFrame.unionByName, lacking).collect())
+
+
+def test_what_must_have_happened_on_channels(spark: SparkSession) -> None:
+    def needs() -> Told:
+        yield from needed(spark)
+        yield from frames(spark)
+
+    tells("reports/coverage_of_channels.txt", needs)

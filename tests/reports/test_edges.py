@@ -35,10 +35,13 @@ from reports.facts import MS, SLOT_NS, ClockLook, Process, Run, Stage, Usage
 from reports.file_facts import FileFacts
 from reports.folder import is_calibration, spec_faults
 from reports.interrupts import Interrupts
+from reports.listing import command as listing
 from reports.listing.command import p99_ms
+from reports.page import draw_time, html, ink
 from reports.page import facts as facts_page
 from reports.page import words as page_words
 from reports.page.channels import words as channel_words
+from reports.page.channels.draw import signed
 from reports.session import setting
 from reports.simulation.queueing import simulate
 from reports.simulation.system import Load, Loss, System, constant
@@ -52,6 +55,9 @@ from tests.reports.targets.story import spec as spec_of
 from tests.reports.test_doubts import stages
 
 VALUES = (None, 0, 1, 7, 0.0, 0.04, 0.05, 1.0, 59.99, 60.0, 999, 999.96, 1_000, 1_000.4, 3_600.0, 86_400.0, 1_234_567.8)
+#: As bounds of roundings have it, and below 0.
+AROUND = (None, 0.9998, 0.9999, 9.994, 9.995, 9.9996, 10, 10.0, 999.4, 999.5, 999.8, 999.9, 1_000.0, -9.5, -10.0, -999.5)
+LENGTHS = (html.SHORT_MAX, html.LONG_MIN - 1, ink.LABEL_MAX, html.TEXT_MAX)
 PHASES = ("lead-in", "lead-in-2", "kill", "recover-kill-2", "kill-2", "recover-lead-in", "kill-in-freeze", "x-in-kill")
 WORDS = "one two three four"
 CELLS = [["a", WORDS, "1"], ["long name", WORDS * 3, "1000"]]
@@ -75,6 +81,20 @@ def grid(columns: int) -> list[str]:
     return table.grid("title", ("name", "words", "n"), CELLS, (2,), text=(0, 1), columns=columns)
 
 
+#: Names of runs, and what their specs say.
+NAMED = [f"20260102-030405-bench-seed12{label}" for label in ("", "-bull", "-bull-mine-sentinel-server", "-mine", "-bullish")]
+LISTED: list[dict[str, Any]] = [
+    *({}, {"model": "bull", "seed": "x", "mutant": "no-reap", "git_commit": 7, "scenario": 7}),
+    {"model": "bull", "topology": "sentinel", "durability": "server", "seed": 3, "started_utc": "2026-01-01T00:00:01Z"},
+]
+
+
+def fitting(length: int) -> tuple[str, *tuple[int, ...]]:
+    """The width of a text of this length, and the lengths to which it is cut."""
+    text = "x" * length
+    return html.width(text), *(len(cut(text)) for cut in (html.safe, ink.plain))
+
+
 #: Functions, and what each is called with: one argument, or a tuple of them.
 CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     (seed.SEED.read, ("0", "00", "-1", "1.5", "", "9007199254740991", "9007199254740992", "0" * 16, "0" * 17)),
@@ -83,6 +103,19 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     (setting, ("spark.driver.memory=4", "spark.driver.memory=4g")),
     *((show, VALUES) for show in (table.number, table.endless, table.seconds, models_table.shown, duration)),
     *((show, VALUES) for show in (words.percent, words.quantity, words.chance)),
+    *((show, AROUND) for show in (page_words.milliseconds, html.cell, models_table.shown, words.quantity)),
+    *((show, AROUND[1:]) for show in (draw_time.duration, duration, signed)),
+    *((show, (None, 0, 1, 1_000)) for show in (facts_page.told, facts_page.bad)),
+    (facts_page.rate, [(value, "jobs") for value in (None, 0.05, 1_000)]),
+    (fitting, [length + more for length in LENGTHS for more in (0, 1)]),
+    (listing.rate, [(one,) for one in ((), (5.0,), (0.0, 0.0), (5.4, 7.6), (3.0, 1.0, 2.0))]),
+    (listing.commit, ("a" * 40, "a" * 40 + "+")),
+    *((listing.described, [(name, spec) for name in ("mine", *NAMED)]) for spec in LISTED),
+    (listing.badge, listing.STATES),
+    (listing.objectives, [[{"result": one} for one in results] for results in ([], ["met"], ["met", "unknown"])]),
+    (facts.samples_min, (*facts.RANKS,)),
+    (html.thinned, (range(0), range(60), range(61))),
+    (html.span, ((1.0, 0.9, 1.1, 1.05, 2.0, "words"), (4.0, 0.1, 8.0, 1.0, 2.0, "words"))),
     *((slo.quantity, [(value, unit) for value in VALUES if value is not None]) for unit in ("share", "ms", "/s")),
     (evidence.absence, [(["a"], found) for found in ({}, {"a": evidence.Found(common=True)}, {"a": evidence.Found()})]),
     (table.cut, [(WORDS, most) for most in range(5, 19)] + [("x" * 9, 8), ("x" * 9, 9), "x" * 110, "x" * 111]),

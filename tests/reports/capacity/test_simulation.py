@@ -4,6 +4,7 @@ import re
 from functools import lru_cache
 from math import exp, factorial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from reports import command, errors
 from reports.capacity.measurement import read
 from reports.simulation.measured import compare
 from reports.simulation.queueing import simulate
-from reports.simulation.system import EVEN, RANDOM, Load, Loss, Outcome, System, constant, exponential, measured
-from tests.golden import same
+from reports.simulation.system import EVEN, RANDOM, Load, Loss, System, constant, exponential, measured
+from tests.golden import Told, same, tells
 from tests.reports.capacity.planted import content, write
 
 #: What tier two alone does.
@@ -80,48 +81,11 @@ def test_one_constant_server_waits_as_pollaczek_and_khinchine_say() -> None:
     assert deterministic(1, 0.6) == pytest.approx(0.6 / 2 / 0.4 * SERVICE_MS, rel=1e-3)
 
 
-def test_the_server_is_a_queue_too() -> None:
-    """Each job takes 1 ms of it, in two halves; workers are not scarce. At 90 % busy it makes jobs wait."""
-    system = System(service=constant(10), handlers_at_once=1_000, server_us_per_job=1_000)
-    calm, full = (simulate(Load(rate=rate, seconds=40, warm_up_s=5), system) for rate in (100, 900))
-    assert calm.percentile(0.5) == pytest.approx(11, abs=0.2) and full.percentile(0.5) > 12
-    assert simulate(Load(rate=1_500, seconds=10), system).left > 0.8 * 500 * 10
-
-
-def test_even_arrivals_never_wait_where_random_ones_do() -> None:
-    system = System(service=constant(SERVICE_MS), handlers_at_once=4)
-    assert simulate(busy(4, 0.9, even=True), system).waits_ms.max() < 1e-6
-    assert simulate(busy(4, 0.9), system).waits_ms.mean() > 1
-
-
 def test_littles_law_holds() -> None:
     came = simulate(busy(4, 0.8), System(service=exponential(SERVICE_MS), handlers_at_once=4))
     per_ms = 4 * 0.8 / SERVICE_MS
     assert came.waiting == pytest.approx(per_ms * came.waits_ms.mean(), rel=0.02)
     assert came.running == pytest.approx(3.2, rel=0.02)
-
-
-def waits(came: Outcome, priority: int) -> float:
-    """The mean wait of a priority."""
-    return float(came.waits_ms[came.priorities == priority].mean())
-
-
-def test_urgent_jobs_wait_less() -> None:
-    system = System(service=constant(SERVICE_MS), handlers_at_once=2)
-    came = simulate(Load(rate=18, seconds=500, priorities=(0.3, 0.7)), system)
-    assert waits(came, 0) < waits(came, 1) / 3
-
-
-def test_a_limit_keeps_places_empty() -> None:
-    system = System(service=constant(SERVICE_MS), handlers_at_once=8, limit=2)
-    assert simulate(Load(rate=40, seconds=20), system).running == pytest.approx(2, abs=0.05)
-
-
-def test_a_failed_run_is_retried_until_the_job_is_dead() -> None:
-    system = System(service=constant(10), handlers_at_once=50)
-    came = simulate(Load(rate=200, seconds=50, failure_share=0.5, attempts=3, retry_ms=500), system)
-    assert came.dead == pytest.approx(200 * 50 / 8, rel=0.1)
-    assert (came.latencies_ms > 500).mean() == pytest.approx(3 / 7, rel=0.1)
 
 
 def test_jobs_of_a_lost_worker_run_again_and_end_once() -> None:
@@ -131,6 +95,7 @@ def test_jobs_of_a_lost_worker_run_again_and_end_once() -> None:
     assert len(came.latencies_ms) == 240 and 1 <= (came.latencies_ms > 4_000).sum() <= 5
 
 
+<<<<<<< HEAD
 def test_a_limit_counts_the_jobs_of_a_lost_worker_until_they_are_reaped() -> None:
     lost = [Loss(at_s=at_s, worker=1, away_s=9, recovery_s=4) for at_s in (10.05, 12)]
     came = simulate(Load(rate=1, seconds=20, arrivals=EVEN), System(service=constant(100), workers=2, limit=1, losses=lost))
@@ -152,6 +117,8 @@ def test_an_overload_has_its_whole_latency() -> None:
     assert came.left == pytest.approx(100, abs=3)
 
 
+=======
+>>>>>>> k3
 def test_the_same_seed_says_the_same() -> None:
     system = System(service=exponential(SERVICE_MS), handlers_at_once=2)
     first, again, other = (simulate(busy(2, 0.5, jobs=2_000), system, seed).latencies_ms for seed in (1, 1, 2))
@@ -171,10 +138,44 @@ def test_it_says_when_it_is_not_near(tmp_path: Path) -> None:
     assert [one.name for one in off] == ["p99"] and off[0].off == pytest.approx(2 / 3, abs=0.1)
 
 
-def test_the_same_arrivals_are_simulated_as_were_measured() -> None:
-    """Two bursts of four for one place: none of them but the first finds it free."""
-    came = simulate(Load(rate=1, seconds=10, due_s=[1.0] * 4 + [5.0] * 4), System(service=constant(SERVICE_MS)))
-    assert sorted(came.latencies_ms) == pytest.approx([100, 100, 200, 200, 300, 300, 400, 400])
+#: Few jobs, each of whose instants follows by hand. A worker or the server is away for a while; it is so twice at a time.
+CLOSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "bursts for one place": ({"due_s": [1.0] * 4 + [5.0] * 4}, {}),
+    "a busy server": ({"due_s": [1.0, 1.0, 1.02]}, {"server_us_per_job": 40_000, "handlers_at_once": 3}),
+    "a busy processor": ({"due_s": [1.0] * 3}, {"worker_us_per_job": 30_000, "handlers_at_once": 2, "workers": 2}),
+    "what passes beside": ({"due_s": [1.0, 1.0]}, {"pickup": constant(7)}),
+    "a limit": ({"due_s": [1.0] * 4}, {"handlers_at_once": 4, "limit": 2}),
+    "a warm-up": ({"due_s": [1.95, 2.0, 9.95, 10.0, 10.1], "warm_up_s": 2.0}, {}),
+    "even": ({"arrivals": EVEN}, {"shards": 2}),
+    "random": ({}, {"service": exponential(SERVICE_MS)}),
+    "priorities": ({"due_s": [1.0] * 6, "priorities": (0.5, 0.5)}, {}),
+    "failures": ({"due_s": [1.0, 8.0, 9.9], "failure_share": 1.0}, {}),
+    "some failures": ({"failure_share": 0.5}, {}),
+    "an overload": ({"due_s": [9.0] * 12}, {"handlers_at_once": 1}),
+    "few attempts": ({"due_s": [1.0], "failure_share": 1.0, "attempts": 2, "retry_ms": 500}, {}),
+    "a lost worker": (
+        {"due_s": [1.0] * 4 + [1.3] + [9.0] * 6, "failure_share": 1.0, "attempts": 1},
+        {
+            **{"workers": 2, "handlers_at_once": 2},
+            "losses": [Loss(at_s=1.05, worker=1, away_s=2, recovery_s=0.5), Loss(at_s=1.06, worker=1, away_s=0.7)],
+        },
+    ),
+    "a worker that stays away": ({"due_s": [1.0] * 4}, {"workers": 2, "losses": [Loss(at_s=1.05, worker=1, away_s=20)]}),
+    "a lost primary": ({"due_s": [1.0, 1.08, 1.5, 2.5]}, {"losses": [Loss(at_s=1.05, away_s=1), Loss(at_s=1.1, away_s=0.2)]}),
+}
+
+
+def exact() -> Told:
+    """The times in ms: latency and wait of each job, and its priority."""
+    for name, (load, system) in CLOSE.items():
+        came = simulate(Load(**{"rate": 1, "seconds": 10, **load}), System(**{"service": constant(SERVICE_MS), **system}))
+        jobs = zip(came.latencies_ms.tolist(), came.waits_ms.tolist(), came.priorities.tolist(), strict=True)
+        yield name, " | ".join(f"{late:.3f} {waited:.3f} {priority}" for late, waited, priority in jobs)
+        yield name, f"waiting {came.waiting:.6f} running {came.running:.6f} dead {came.dead} left {came.left}"
+
+
+def test_few_jobs_take_what_they_take_by_hand() -> None:
+    tells("reports/simulated_closely.txt", exact)
 
 
 def test_the_command_says_how_near_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
