@@ -203,6 +203,23 @@ def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: Rows
     }
 
 
+@pytest.mark.slow
+def test_a_write_at_the_server_that_was_replaced_is_a_violation(tmp_path: Path, checked: Checked) -> None:
+    story = Failover(tmp_path / "run", [LOSS])
+    story.replaced(strays=3)
+    why = "0-primary-kill shows: 3 scripts of clients ran at server-0"
+    assert checked(story.rest(), "J24") == {"J24": ("violated", why)}
+
+
+@pytest.mark.slow
+def test_a_loss_that_no_process_has_noticed_is_a_violation(tmp_path: Path, checked: Checked) -> None:
+    story = Failover(tmp_path / "run", [LOSS])
+    story.replaced()
+    story.fault("0-primary-kill", "servers", "noticed", 9.2, result="missing", detail="0 times a process found what is gone")
+    why = "0-primary-kill shows: 0 times a process found what is gone"
+    assert checked(story.rest(), "J24") == {"J24": ("violated", why)}
+
+
 def test_a_window_ends_with_the_stage_that_it_names() -> None:
     stages = [
         Stage("0-primary-kill", "primary-kill", stage, "servers", ok=True, detail="", t_ns=ns(at))

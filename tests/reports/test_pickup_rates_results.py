@@ -104,3 +104,9 @@ def test_a_run_in_which_nothing_of_it_happened_proves_nothing(tmp_path: Path, ch
         "J22": ("unknown", "every worker was never idle for the length of the bound outside of faults"),
         "J23": ("unknown", "callers read no result"),
     }
+
+
+@pytest.mark.slow
+def test_a_run_whose_spec_has_none_of_it_is_judged_without(story: Story, checked: Checked) -> None:
+    story.spec |= {"limits": [{"name": "email", "concurrency": 2}], "pickup_bound_ms": 0, "concurrency": 8}
+    assert set(checked(story.write(), *CHECKS, "J2")) == {"J2"}

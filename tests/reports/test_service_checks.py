@@ -124,6 +124,11 @@ def test_effects_of_which_none_is_of_this_run_prove_nothing(story: Story, checke
     assert checked(story.folder, "J25")["J25"] == (verdict, why)
 
 
+def test_a_run_whose_service_counts_no_effects_is_judged_without(story: Story, checked: Checked) -> None:
+    story.spec["effects"] = False
+    assert checked(story.write(), "J25") == {}
+
+
 @pytest.mark.parametrize(("lanes", "verdict"), [(30, "valid"), (5, "violated")])
 def test_a_lane_waits_for_one_visit_to_each_of_the_others(story: Story, checked: Checked, lanes: int, verdict: str) -> None:
     story.enqueue("waits", 40.0)
