@@ -77,6 +77,18 @@ def test_a_run_in_which_all_went_well_is_valid(tmp_path: Path, judged: Judge) ->
 
 
 @pytest.mark.slow
+def test_a_run_in_which_nothing_happened_proves_nothing(tmp_path: Path, checked: Checked) -> None:
+    story = channel_story.ChannelStory(tmp_path / "run")
+    good_channels.cast(story)
+    story.channel("silent", fan_out=2)
+    story.subscribe(good_channels.S2, "silent", "reader", 1)
+    told = checked(story.write(closed=good_channels.END_S), "H2", *CHECKS)
+    assert {check: verdict for check, (verdict, _) in told.items()} == dict.fromkeys({"H2", *CHECKS}, "unknown")
+    assert told["P1"][1] == "every subscriber had no message to wait for"
+    assert "no channel was set to cross the wrap" in told["H2"][1]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("strays", "waited", "verdict"), [(0, 0.0, "valid"), (42, 0.0, "violated"), (42, 1.0, "unknown")])
 def test_strays_without_a_core_are_in_doubt(strays: int, waited: float, verdict: str, tmp_path: Path, checked: Checked) -> None:
     """Who got no core may have heard of the new server later than it must."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reports.command import main
-from reports.listing.command import entries
+from reports.listing.command import document, entries, objectives
 from tests.given import Output
 from tests.golden import same
 from tests.reports.conftest import steady
@@ -43,11 +43,6 @@ def runs(tmp_path: Path) -> Path:
     (unjudged / "spec.json").write_text(json.dumps({key: value for key, value in spec.items() if key != "ended_utc"}))
     for name in ("tests", "bench-engine", "comparison"):
         (folder / name).mkdir()
-    loss = {"loss": [{"fault": "primary-kill", "text": "what no replica had"}], "topology": "sentinel", "durability": "server"}
-    lossy = judged(folder / "20260101-000400-bench-seed1-sentinel-server", TYPICAL, **loss, started_utc="2026-01-01T00:04:00Z")
-    decided = json.loads((lossy / "verdict.json").read_text())
-    found = [{"name": "loss by primary-kill", "rows": 2, "examples": []}]
-    (lossy / "verdict.json").write_text(json.dumps({**decided, "findings": found}))
     (folder / "latest").symlink_to("20260101-000000-bench-seed1")
     (folder / "index.html").write_text("old")
     return folder
@@ -96,6 +91,9 @@ def test_the_table_and_the_page(runs: Path, capsys: Output) -> None:
 
 
 def test_objectives_are_shown_when_a_verdict_has_them(runs: Path, capsys: Output) -> None:
+    assert [objectives([{"result": result} for result in results]) for results in ([], ["met"], ["met", "unknown"])] == [
+        "", "met", "1 of 2 unknown",
+    ]  # fmt: skip
     path = runs / "20260101-000500-bench-seed1/verdict.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "slo": [{"result": "met"}, {"result": "missed"}]}))
     assert main(["list", str(runs)]) == 0 and "1 of 2 missed  20260101-000500" in capsys.readouterr().out
@@ -131,3 +129,16 @@ def test_a_thousand_runs_are_listed_without_spark_and_without_drawing(runs: Path
     done = subprocess.run([sys.executable, "-c", program, str(runs)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1].split() == ["0", "False", "False"]
     assert (runs / "index.html").read_text().count("-bench-seed1") > 1_000
+
+
+def test_servers_and_declared_loss_of_a_run_are_listed(tmp_path: Path) -> None:
+    loss = [{"fault": "primary-kill", "text": "what no replica had"}]
+    servers = {"topology": "sentinel", "durability": "server"}
+    run = judged(tmp_path / "runs" / "20260101-000000-bench-seed1-sentinel-server", TYPICAL, **servers)
+    decided = json.loads((run / "verdict.json").read_text())
+    found = [{"name": "loss by primary-kill", "rows": 2, "examples": []}]
+    (run / "verdict.json").write_text(json.dumps({**decided, "spec": {"loss": loss, **servers}, "findings": found}))
+    (entry,) = entries(run.parent)
+    assert (entry.state, entry.lossy, entry.servers, entry.label) == ("valid", True, "topology sentinel, durability server", "")
+    page = document([entry])
+    assert '<span class="badge lossy">valid, with loss</span>' in page and "topology sentinel, durability server" in page

@@ -95,7 +95,6 @@ def test_jobs_of_a_lost_worker_run_again_and_end_once() -> None:
     assert len(came.latencies_ms) == 240 and 1 <= (came.latencies_ms > 4_000).sum() <= 5
 
 
-<<<<<<< HEAD
 def test_a_limit_counts_the_jobs_of_a_lost_worker_until_they_are_reaped() -> None:
     lost = [Loss(at_s=at_s, worker=1, away_s=9, recovery_s=4) for at_s in (10.05, 12)]
     came = simulate(Load(rate=1, seconds=20, arrivals=EVEN), System(service=constant(100), workers=2, limit=1, losses=lost))
@@ -103,22 +102,6 @@ def test_a_limit_counts_the_jobs_of_a_lost_worker_until_they_are_reaped() -> Non
     assert waited == pytest.approx([100] * 15 + [450, 1_350, 2_250, 3_150, 4_550])
 
 
-def test_nothing_is_claimed_while_the_primary_is_away() -> None:
-    system = System(service=constant(10), shards=2, handlers_at_once=50, losses=[Loss(at_s=10, shard=1, away_s=3)])
-    came = simulate(Load(rate=200, seconds=30, arrivals=EVEN), system)
-    stalled = came.latencies_ms > 20
-    assert stalled.sum() == pytest.approx(300, rel=0.2) and 2_900 < came.latencies_ms.max() < 3_100
-
-
-def test_an_overload_has_its_whole_latency() -> None:
-    """Jobs that end after the load count too, or the slowest would be missing."""
-    came = simulate(Load(rate=20, seconds=10, arrivals=EVEN), System(service=constant(SERVICE_MS)))
-    assert len(came.latencies_ms) == 200 and came.latencies_ms.max() == pytest.approx(10_000, rel=0.05)
-    assert came.left == pytest.approx(100, abs=3)
-
-
-=======
->>>>>>> k3
 def test_the_same_seed_says_the_same() -> None:
     system = System(service=exponential(SERVICE_MS), handlers_at_once=2)
     first, again, other = (simulate(busy(2, 0.5, jobs=2_000), system, seed).latencies_ms for seed in (1, 1, 2))
