@@ -78,7 +78,7 @@ for _, entry in ipairs(old) do
   redis.call('ZREM', entry.key, entry.member)
   if state == 'waiting' then lanes[string.sub(entry.key, #prefix + 6)] = true end
 end
-for lane in pairs(lanes) do leave_empty(prefix, lane, virtual_time) end
+for lane in pairs(lanes) do leave_empty(prefix, lane) end
 for list in pairs(wakes) do wake_push(list) end
 local results = { #old, kept, string.format('%d', era_sequence), string.format('%d', era_ms) }
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)

@@ -42,8 +42,7 @@ if not known[2] then
   redis.call('HSET', transit, unpack(words))
   last = number
 end
-local lanes, virtual_time = {}, tonumber(redis.call('HGET', stats, 'turn') or 0)
-local kept = redis.call('HGETALL', transit)
+local lanes, kept = {}, redis.call('HGETALL', transit)
 for at = 1, #kept, 2 do
   local id = string.match(kept[at], '^j:(.*)')
   if id and redis.call('ZSCORE', active, id) then
@@ -53,5 +52,5 @@ for at = 1, #kept, 2 do
     reply[#reply + 1], reply[#reply + 2] = id, kept[at + 1]
   end
 end
-for lane in pairs(lanes) do leave_empty(prefix, lane, virtual_time) end
+for lane in pairs(lanes) do leave_empty(prefix, lane) end
 return { srv_us, last == number and 'taken' or 'busy', last, known[2] or to, reply }

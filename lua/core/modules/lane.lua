@@ -59,9 +59,10 @@ end
 
 -- Remove a lane without jobs from the ready and the parked ones, as a claim would do when it reaches the
 -- lane.
-local function leave_empty(prefix, lane, virtual_time)
+local function leave_empty(prefix, lane)
   if redis.call('ZCARD', prefix .. 'lane:' .. lane) > 0 then return end
-  ready_lane(prefix, lane, virtual_time)
+  -- No job is there to need a virtual time.
+  ready_lane(prefix, lane)
   redis.call('ZREM', prefix .. 'ready:' .. string.match(lane, '^[^/]*'), lane)
 end
 
