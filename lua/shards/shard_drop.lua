@@ -15,8 +15,7 @@
 
 check_types({}, { sweep, transit }, {})
 local srv_us = server_us(now_ms, sweep)
-local known = redis.call('HMGET', transit, 'number', 'to')
-if not known[2] or tonumber(known[1]) ~= number then return { srv_us, 0 } end
+if tonumber(redis.call('HGET', transit, 'number')) ~= number then return { srv_us, 0 } end
 local fields, kept = { 'to' }, redis.call('HGETALL', transit)
 for at = 1, #kept, 2 do
   local id = string.match(kept[at], '^j:(.*)')

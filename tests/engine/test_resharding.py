@@ -19,6 +19,8 @@ from engine.errors import ServerUnavailable
 from engine.queue.sharding import PLAIN, Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
+from tests.engine.helpers.by_hand import altered, bury
+from tests.engine.helpers.lanes_state import BAND, ready
 from tests.engine.ops import Altered, Claim, DropTaken, Failure, Finish, PutJobs, Retry, SetGate, SetShards, TakeJobs
 from tests.engine.using import HANDLERS, ROOT, Desk, Inspect, Lease, Workers, raises, refused, some_handlers, wait_until
 
@@ -115,7 +117,8 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: Any
             # The client with the old number goes on with the new one, and the old shards hold nothing but that they are closed.
             if before > 1:
                 assert old.enqueue("send", None, id="w5").result == "duplicate" and old.counts().waiting == 60
-                assert raw.keys("ic:{mails#1.*") and all(key.endswith(b":stats") for key in raw.keys("ic:{mails#1.*"))
+                left = {key: raw.hget(key, "moved") for key in raw.keys("ic:{mails#1.*")}
+                assert left == {b"ic:{mails#1.%d}:stats" % n: b"2 %d" % after for n in range(1, before)}
             again = reshard(ironclaim_url, after)
             assert (again.jobs, again.left, again.done) == (0, 0, True), "nothing is left to do"
 
@@ -310,19 +313,22 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str, r
 
 
 def test_what_stays_is_counted_page_by_page_without_jobs_of_ticks(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept_s: list[float] = []
     monkeypatch.setattr(resharding, "PAGE", 2)
+    monkeypatch.setattr(resharding.time, "sleep", slept_s.append)
     with Queue("mails", url=ironclaim_url) as plain:
         parents, told = ["first", "second"], list[str]()
         plain.enqueue_many([NewJob("send", None, id=id, key="acme") for id in parents])
         plain.enqueue_many([NewJob("send", None, id=f"child-{n}", key="acme", needs=parents) for n in range(4)])
+        plain.enqueue("send", None, id="behind-them", key="acme", priority=1)
         plain.schedules.put("nightly", "send", None, cron="0 3 * * *")
         assert plain.schedules.run_now("nightly") is not None
         made, moves = Resharding(plain, 3, tell=told.append), "moves the jobs of 1 shard"
         for _ in range(2):
             moved = made.run(wait_ms=0)
-            assert (moved.jobs, moved.left, moved.done) == (0, 6, False)
+            assert (moved.jobs, moved.left, moved.done) == (1, 6, False)
         stay = [f"job {id} stays in mails for now: it runs, belongs to others, or cannot be read" for id in parents]
-        assert told == ["prepares 3 shards", moves, *stay, moves], "it names them once"
+        assert told == ["prepares 3 shards", moves, *stay, moves] and slept_s == [0.2], "it names them once"
 
 
 def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(ironclaim_url: str, monkeypatch: Any, client: Any) -> None:
@@ -544,6 +550,35 @@ def test_nobody_of_a_family_moves_before_all_of_it_has_ended(desk: Desk) -> None
     lease = desk.one().lease
     assert desk.run(take).result == "stale" and desk.bury(lease)
     assert desk.run(take).result == "stale" and {job for job, _ in desk.swept().run(take).items} == {"p", "child"}
+    desk.begin().family().finished(desk.one().lease).swept()
+    # It runs where its parent's result is. A parent that has ended does not move, in whatever index it is left.
+    desk.redis.zadd(desk.keys.dead, {"p": 1})
+    assert desk.run(take).result == "stale"
+
+
+def test_a_dead_child_takes_what_it_lacks_with_it_but_no_parent_that_has_finished_since(desk: Desk) -> None:
+    def led() -> dict[str, set[bytes]]:
+        found = {key.removeprefix(desk.keys.prefix): told for key, told in desk.dump().items()}
+        return {key: told[1] for key, told in found.items() if re.match("lacks:|lost:", key) and told[2] == ends_ms}
+
+    ends_ms = desk.now_ms + 90 * 86_400_000
+    bury(desk.enqueue("p", "q").enqueue("child", needs=("p", "q")), "p", "q")
+    altered(desk.sweeps(2), "requeue", "dead", "q")
+    before = led()
+    assert before == {"lacks:child": {b"p", b"q"}, "lost:p": {b"child"}, "lost:q": {b"child"}}
+    desk.finished(desk.one().lease)
+    taken = desk.run(TakeJobs(1, "other", ("child",)))
+    assert led() == before and desk.run(DropTaken(1)).count == 1 and led() == {}
+    assert desk.begin().run(PutJobs("from", 1, taken.items)).left_out == 0
+    assert led() == {"lacks:child": {b"p"}, "lost:p": {b"child"}}
+
+
+def test_a_job_that_was_claimed_after_a_take_was_cut_off_is_no_part_of_the_batch(desk: Desk) -> None:
+    assert desk.enqueue("a", "b").cut_off(TakeJobs(1, "other", ("a", "b")), 1)
+    lease = desk.one(limit=1).lease
+    taken = desk.run(TakeJobs(0, ""))
+    assert (taken.result, taken.to, [job for job, _ in taken.items]) == ("busy", "other", ["b"])
+    assert desk.run(DropTaken(1)).count == 1 and desk.finish(lease) == [("ok", "finished")]
 
 
 def test_a_job_arrives_with_all_that_it_had_and_leaves_nothing_behind(desk: Desk) -> None:
@@ -558,8 +593,10 @@ def test_a_job_arrives_with_all_that_it_had_and_leaves_nothing_behind(desk: Desk
         return {key: told for key, told in keys.items() if re.match("(job|run|lane|unique|result):|due|dead|expiring", key)}
 
     before = had()
-    taken = desk.enqueue("stays").run(TakeJobs(1, "stays", tuple(fences)))
-    assert (taken.result, taken.to, {job for job, _ in taken.items}) == ("taken", "stays", {*fences})
+    # A queue may have this name.
+    taken = desk.enqueue("stays").run(TakeJobs(1, "j:to", tuple(fences)))
+    assert (taken.result, taken.to, {job for job, _ in taken.items}) == ("taken", "j:to", {*fences})
+    assert ready(desk) == ["main"]
     # On its way: an id that comes again, and a unique key.
     told = [desk.run(desk.enqueue_operation(job, nonce=b"another-")) for job in fences]
     assert [(one.result, one.state, one.fence) for one in told] == [("duplicate", "moving", fence) for fence in fences.values()]
@@ -567,4 +604,19 @@ def test_a_job_arrives_with_all_that_it_had_and_leaves_nothing_behind(desk: Desk
     assert desk.run(DropTaken(2)).count == 0 and desk.run(DropTaken(1)).count == 4
     assert desk.redis.hgetall(f"{desk.keys.prefix}transit") == {b"number": b"1"}
     assert set(had()) == {"job:new", "job:stays", "lane:main"}
-    assert desk.begin().run(PutJobs("from", 1, taken.items)).left_out == 0 and had() == before
+    desk.begin()
+    for number in (1, 2):
+        assert desk.run(PutJobs("from", number, taken.items)).left_out == 0 and had() == before
+    # One has ended there, and other jobs have the ids of two.
+    desk.begin().finished(desk.lease("waits")).enqueue("back", "later", *"abc").redis.hset(desk.keys.stats, "turn", 7)
+    assert desk.run(PutJobs("from", 1, taken.items)).left_out == 2 and desk.redis.get(desk.keys.seq) == b"6"
+    assert desk.places("waits") == {"lane"} and desk.redis.zscore(desk.keys.ready("main"), "main/k") == BAND + 7
+    desk.begin().enqueue("far", delay_ms=600_000)
+    for job, markers in (("later", 1), ("back", 0)):
+        desk.redis.delete(desk.keys.wake("main"))
+        desk.run(PutJobs(job, 1, tuple(item for item in taken.items if item[0] == job)))
+        assert desk.redis.llen(desk.keys.wake("main")) == markers, "only the first one that is due wakes a worker"
+    # One that nobody can read has no sequence.
+    words = (b"dead", b"1", b"nonsense", *[b""] * 4, b"-2", b"")
+    desk.begin().run(PutJobs("from", 1, (("j", b"".join(b"%d:%s" % (len(word), word) for word in words)),), 1))
+    assert desk.redis.hgetall(desk.keys.stats) == {b"finished": b"1"} and desk.redis.get(desk.keys.seq) == b"0"

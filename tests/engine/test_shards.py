@@ -146,6 +146,7 @@ def test_what_needs_two_shards_is_refused_before_any_call(queue: Any, raw: Any) 
     refused(UnsupportedFeature, None, Queue, "mails", models.Bull(), shards=4)
     for shards in (0, 257, True, "4"):
         refused(Malformed, "shards", Queue, "mails", shards=shards)
+    assert Queue("mails", shards=256).shards == 256
     assert raw.info("stats")["total_commands_processed"] == before + 1
 
 

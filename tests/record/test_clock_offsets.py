@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import Queue, testing
+from engine import Queue
 from record.history import HistoryFile, load_file
 from record.recorder import ClockOffsets, Recorder
 
@@ -44,16 +44,13 @@ def test_a_period_ends_with_the_first_call_that_is_done_at_its_end(file: History
     assert measures(file) == [(0, 0, 1), (4, 8, 2), (12, 19, 4)]
 
 
-def test_a_recorded_queue_measures_its_clock_by_its_own_calls(file: HistoryFile) -> None:
-    with testing.EmbeddedServer() as server:
-        recorder = Recorder(file, queue="q")
-        queue = Queue("q", url=server.url, observer=recorder)
-        before = time.monotonic_ns(), time.time_ns()
+def test_a_recorded_queue_measures_its_clock_by_its_own_calls(file: HistoryFile, ironclaim_url: str) -> None:
+    recorder, before = Recorder(file, queue="q"), (time.monotonic_ns(), time.time_ns())
+    with Queue("q", url=ironclaim_url, observer=recorder) as queue:
         for _ in range(3):
             queue.enqueue("job", {})
-        after = time.monotonic_ns(), time.time_ns()
-        queue.close()
-        recorder.close()
+    after = time.monotonic_ns(), time.time_ns()
+    recorder.close()
     found = measures(file)
     assert 2 <= len(found) <= 3 and all(before[0] <= sent_ns < done_ns <= after[0] for sent_ns, done_ns, _ in found)
     assert all(before[1] <= (srv_us + 1) * 1_000 and srv_us * 1_000 <= after[1] for *_, srv_us in found)

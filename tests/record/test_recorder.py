@@ -65,11 +65,13 @@ def leased(queue: Queue, *jobs: str, **options: Any) -> tuple[Lease, ...]:
     return tuple(job.lease for job in claim(queue, **options).jobs)
 
 
-def test_a_connection_names_the_server(queue: Queue, path: Path, client: Any) -> None:
+def test_a_connection_names_the_server_and_questions_are_not_recorded(queue: Queue, path: Path, client: Any) -> None:
     server, replication = client.info("server"), client.info("replication")
     (row,) = [row for row in raw_rows(path) if row["kind"] == "connection"]
     assert row["server_run_id"] == server["run_id"] and row["replid"] == replication["master_replid"]
     assert row["server_role"] == "master"
+    queue.snapshot()
+    assert operations(path) == []
 
 
 def test_an_enqueue(queue: Queue, path: Path) -> None:
@@ -82,8 +84,6 @@ def test_an_enqueue(queue: Queue, path: Path) -> None:
     assert (done["sends"], done["errors"], done["srv_us"]) == (1, [], enqueued.srv_us)
     assert invoke["intended_ns"] == done["intended_ns"] == 123
     assert invoke["first_send_ns"] == done["first_send_ns"] <= done["last_send_ns"] <= done["done_ns"] <= done["t_ns"]
-    for column in ("op", "call", "queue", "f"):
-        assert invoke[column] == done[column]
 
 
 def test_jobs_of_several_callers_in_one_call_each_have_the_instant_they_were_meant_for(queue: Queue, path: Path) -> None:
@@ -106,15 +106,6 @@ def test_jobs_of_several_callers_in_one_call_each_have_the_instant_they_were_mea
     assert [[job.job for job in call.jobs] for call in twice] == [["a", "b", "c"]] * 2, "no id comes twice in a call"
 
 
-def test_an_enqueue_for_a_time_tells_it_and_the_delay_until_then(queue: Queue, path: Path) -> None:
-    run_at_ms = queue.driver.server_now_ms() + 60_000
-    queue.enqueue("work", {}, id="j", run_at_ms=run_at_ms)
-    queue.enqueue("work", {}, id="past", run_at_ms=1)
-    item, past = (row["items"][0] for row in operations(path, type="ok"))
-    assert item["run_at_ms"] == run_at_ms and abs(60_000 - item["delay_ms"]) < 30_000
-    assert (past["run_at_ms"], past["delay_ms"]) == (1, 0)
-
-
 def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     """The fixture holds all of them against the schema."""
     first, second, third, fourth, fifth, sixth, seventh = leased(queue, *"abcdefg", lease_ms=60_000)
@@ -132,32 +123,16 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     assert len(operations(path, type="invoke")) == len(operations(path)) / 2
     claimed = rows["claim"]
     assert (claimed["result"], claimed["counter"], claimed["lease_ms"]) == ("leased", int(first.nonce.split(":")[1]), 60_000)
-    assert [item["job"] for item in claimed["items"]] == [*"abcdefg"]
     item = claimed["items"][0]
     assert (item["fence"], item["nonce"], item["crc"]) == (first.fence, first.nonce, zlib.crc32(b'{"job":"a"}'))
-    assert (item["claims"], item["failures"], item["crashes"], item["due_ms"], item["priority"]) == (1, 0, 0, 0, 5)
     assert item["deadline_ms"] == claimed["srv_us"] // 1000 + 60_000
     assert rows["extend"]["items"][0]["deadline_ms"] >= item["deadline_ms"]
     assert [(item["job"], item["result"], item["outcome"]) for item in rows["retry"]["items"]] == [("b", "ok", "buried")]
-    assert rows["mark"]["items"] == [{"job": "d", "fence": fourth.fence, "nonce": fourth.nonce, "result": "ok"}]
     assert rows["bury"]["items"][0]["error"] == SENDABLE
     dropped = [(item["job"], item["result"], item["outcome"]) for item in rows["drop"]["items"]]
     assert dropped == [("f", "ok", "skipped"), ("g", "ok", "discarded"), ("none", "stale", "")]
     # One stale token inside a batch is one stale item (rule 33).
     assert [(item["job"], item["result"]) for item in rows["finish"]["items"]] == [("e", "ok"), ("none", "stale")]
-
-
-def test_reaped_leases_are_rows(queue: Queue, path: Path) -> None:
-    (lease,) = leased(queue, "a", lease_ms=300)
-    reaped(queue)
-    (item,) = operations(path, "reap", "ok")[-1]["items"]
-    assert item == {"job": "a", "fence": lease.fence, "nonce": lease.nonce, "crashes": 1, "result": "reaped"}
-
-
-def test_rule_12_a_mark_of_a_lease_that_has_ended_is_stale(queue: Queue, path: Path) -> None:
-    run(queue, Mark(Lease("none", 1, "n:1")))
-    (row,) = operations(path, "mark", "ok")
-    assert (row["result"], row["items"][0]["result"]) == ("stale", "stale")
 
 
 def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, path: Path, client: Any) -> None:
@@ -203,12 +178,6 @@ def test_a_finish_says_which_result_it_sent_and_a_sink_which_one_was_returned(qu
     assert {job: result_crc(found.value) for job, found in read.items()} == {job: crcs[job] for job in "ab"}
 
 
-def test_questions_are_not_recorded(queue: Queue, path: Path) -> None:
-    queue.counts()
-    queue.snapshot()
-    assert operations(path) == []
-
-
 def test_the_invocation_is_on_disk_before_the_server_hears_of_it(queue: Queue, relay: Relay, path: Path) -> None:
     """Rule 30: seen at the moment when the bytes of the command arrive, for a plain and for a fused call."""
     seen: list[list[dict[str, Any]]] = []
@@ -227,27 +196,20 @@ def test_sends_and_their_errors_are_told(queue: Queue, relay: Relay, path: Path)
     assert row["last_send_ns"] > row["first_send_ns"]
 
 
-@pytest.mark.parametrize(("harm", "type"), [(False, "fail"), (True, "info")])
+@pytest.mark.parametrize(("harm", "type", "result"), [(False, "fail", "stale"), (True, "info", "unknown")])
 def test_rule_31_a_refusal_is_fail_only_when_no_copy_is_unanswered(
-    queue: Queue, relay: Relay, path: Path, harm: bool, type: str
+    queue: Queue, relay: Relay, path: Path, harm: bool, type: str, result: str
 ) -> None:
-    if harm:
-        relay.next("lose_request")
-    late = Enqueue("j", "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.server_now_ms() - 1000)
-    assert run(queue, late).result == "refused"
-    assert (operations(path)[-1]["type"], operations(path)[-1]["result"]) == (type, "refused")
-
-
-@pytest.mark.parametrize(("harm", "result"), [(False, "stale"), (True, "unknown")])
-def test_rule_31_a_stale_answer_is_definite_only_when_no_copy_is_unanswered(
-    queue: Queue, relay: Relay, path: Path, harm: bool, result: str
-) -> None:
+    """And an answer that a token is stale says so only then."""
     (lease,) = leased(queue, "a", lease_ms=300)
     reaped(queue)
-    if harm:
-        relay.next("lose_request")
-    run(queue, Finish((lease,)))
-    assert [item["result"] for item in operations(path)[-1]["items"]] == [result]
+    late = Enqueue("j", "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.server_now_ms() - 1000)
+    for operation in (late, Finish((lease,))):
+        if harm:
+            relay.next("lose_request")
+        run(queue, operation)
+    refusal, finish = (operations(path, f)[-1] for f in ("enqueue", "finish"))
+    assert (refusal["type"], refusal["result"]) == (type, "refused") and [item["result"] for item in finish["items"]] == [result]
 
 
 def test_rule_31_without_an_answer_only_what_was_never_sent_is_fail(queue: Queue, relay: Relay, path: Path) -> None:
@@ -276,7 +238,6 @@ def test_handlers_and_their_sink(queue: Queue, path: Path, tmp_path: Path) -> No
     rows = {(row["items"][0]["job"], row["type"]): row for row in operations(path, "handle")}
     assert set(rows) == {("g", "invoke"), ("g", "ok"), ("b", "invoke"), ("b", "fail")}
     assert rows["b", "fail"]["items"][0]["error"] == f"ValueError: {SENDABLE}"
-    assert rows["g", "ok"]["first_send_ns"] <= rows["g", "ok"]["done_ns"]
     effects = checked_rows(tmp_path / "p.sink.jsonl")
     tokens = {item["job"]: item for row in operations(path, "claim", "ok") for item in row["items"]}
     for row in effects[1:-1]:

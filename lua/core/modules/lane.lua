@@ -61,7 +61,8 @@ end
 -- lane.
 local function leave_empty(prefix, lane)
   if redis.call('ZCARD', prefix .. 'lane:' .. lane) > 0 then return end
-  ready_lane(prefix, lane, 0)
+  -- No job is there to need a virtual time.
+  ready_lane(prefix, lane)
   redis.call('ZREM', prefix .. 'ready:' .. string.match(lane, '^[^/]*'), lane)
 end
 

@@ -27,7 +27,7 @@ end
 local function lacks_to_move(prefix, id, job)
   local lacked, open = lacked_by(prefix, id, job), {}
   for _, parent in ipairs(lacked) do
-    local fate = parent ~= '' and parent_fate(prefix, job_head(prefix .. 'job:' .. parent), parent) or 'done'
+    local fate = parent_fate(prefix, job_head(prefix .. 'job:' .. parent), parent)
     if fate ~= 'done' then open[#open + 1] = parent end
   end
   return lacked[1] and words_pack(open[1] and open or { '' }) or ''
@@ -79,7 +79,7 @@ local function leave_shard(prefix, id, packed, lanes)
     lanes[job.lane] = true
   end
   redis.call('ZREM', prefix .. 'dead', id)
-  local run = words[4] ~= '' and run_unpack(words[4]) or {}
+  local run = run_unpack(words[4]) or {}
   redis.call('SET', prefix .. 'job:' .. id, tombstone_of(9, job.enqueue_nonce or '', tonumber(run.fence or 0),
     32, 'resharding'))
 end
