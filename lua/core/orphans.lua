@@ -25,7 +25,7 @@
 --       crashes
 -- USES core/call: check_types, server_us
 --      core/history: notes_kept
---      core/sweep: reap_job, swept_before, take_orphans
+--      core/sweep: reap_job, swept_before, reap_orphans
 --      core/wake: append_events, wake_push
 
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {}, { swept })
@@ -38,7 +38,7 @@ local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted
 
 local wakes = {}
 local keys = { sweep = sweep, workers = workers, active = active, connections = connections }
-local taken, more = take_orphans(prefix, keys, now_ms, limit, function(id)
+local taken, more = reap_orphans(prefix, keys, now_ms, limit, function(id)
   return reap_job(prefix, id, now_ms, virtual_time, wakes, events)
 end)
 for list in pairs(wakes) do wake_push(list) end
