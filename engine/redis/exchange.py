@@ -223,10 +223,10 @@ class InFlightCall:
         step = delivery.after(trouble_of(cause, sent=sent), message, time.monotonic_ns())
         if not isinstance(step, GiveUp):
             return step.after_ms / 1000
-        if step.verdict is Verdict.FAULT:
+        if step.outcome is NoReply.FAULT:
             fault = WrongKeyType if message.startswith("WRONGTYPE") else ScriptFault
             return fault(f"{what}: the server answered {message}")
-        if step.verdict is Verdict.UNKNOWN:
+        if step.outcome is NoReply.UNKNOWN:
             lost = f"{delivery.unanswered} of {len(delivery.errors)} sends unanswered"
             return OutcomeUnknown(f"{what}: {lost}, last error {message}")
         text = f"{what}: {len(delivery.errors)} tries, nothing was applied, last error {message}"
@@ -350,7 +350,7 @@ class Trouble(Enum):
     FAULT = "fault"  # an error of the script itself
 
 
-class Verdict(Enum):
+class NoReply(Enum):
     """How a call ends without a reply."""
 
     UNAVAILABLE = "unavailable"  # nothing was applied
@@ -367,7 +367,7 @@ class SendAgain(NamedTuple):
 class GiveUp(NamedTuple):
     """Stop sending."""
 
-    verdict: Verdict
+    outcome: NoReply
 
 
 def trouble_of_reply(message: str) -> Trouble:
@@ -404,16 +404,16 @@ class Delivery:
         if trouble is Trouble.UNANSWERED:
             self.unanswered += 1
         if trouble is Trouble.FAULT:  # anchor: slots-that-move-are-no-fault
-            return GiveUp(Verdict.FAULT if self.definite else Verdict.UNKNOWN)
+            return GiveUp(NoReply.FAULT if self.definite else NoReply.UNKNOWN)
         if trouble is Trouble.REFUSED:
-            return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)
+            return GiveUp(NoReply.UNAVAILABLE if self.definite else NoReply.UNKNOWN)
         # Full jitter above half: clients of a server that comes back do not all arrive in the same
         # millisecond.
         most_ms = _SLOT_PAUSE_MOST_MS if message.startswith(_SLOT_WORDS) else _PAUSE_MOST_MS
         pause_ms = min(most_ms, _PAUSE_FIRST_MS * 2 ** min(len(self.errors) - 1, 10))
         pause_ms = int(pause_ms * (0.5 + self.jitter() / 2))
         if (now_ns - self.started_ns) // 1_000_000 + pause_ms >= self.deadline_ms:
-            return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)
+            return GiveUp(NoReply.UNAVAILABLE if self.definite else NoReply.UNKNOWN)
         return SendAgain(pause_ms)
 
 

@@ -226,7 +226,7 @@ class Executor:
         following = self._next_start(leased, result) if fault is None else None
         if following is not None:
             return following
-        # Error, trace and verdict; or the result.
+        # Error, trace and request; or the result.
         event = (
             HandlerEnded(leased.lease, None, result=result)
             if fault is None

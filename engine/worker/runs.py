@@ -24,7 +24,7 @@ from engine.observer import Observer
 from engine.ops.base import Operation
 from engine.ops.claims import FINISHED, Bury, Drop, Ended, Finish, FinishedAndClaimed, LeasedJob, Retry
 from engine.ops.jobs import Lease
-from engine.outcomes import SoftTimeout, backoff_delay_ms, ending, verdict_of
+from engine.outcomes import SoftTimeout, backoff_delay_ms, ending, request_of
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed, WorkerStopped
 from engine.worker.machine.events import StopCause
@@ -501,12 +501,12 @@ class Runs:
             # that was killed.
             fault = Fault(CANCELLED, "")
         elif isinstance(failure, WorkerStopped) or (
-            self._stopped.get(leased.lease) == "stop" and not fault.verdict.asked
+            self._stopped.get(leased.lease) == "stop" and not fault.request.asked
         ):
             fault = Fault(STOPPED, "")
         elif self._stopped.get(leased.lease) == "timeout":
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
-            fault = Fault(timed_out(leased, more), fault.trace, verdict_of(timeout_of(leased), rules))
+            fault = Fault(timed_out(leased, more), fault.trace, request_of(timeout_of(leased), rules))
         extra: dict[str, object] = about(leased, self.source)
         if fault.error == STOPPED:
             said = "job %s (%s) goes back uncharged: its worker stops"
@@ -522,7 +522,7 @@ class Runs:
         if leased.lease not in self._lost and leased.lease not in self._given_up:
             extra["outcome"] = outcome
             error = error if error.endswith(said) else f"{error}; {said}"
-        if fault.verdict.asked or outcome == "skipped":
+        if fault.request.asked or outcome == "skipped":
             # A job that dies is a warning, however it came to that.
             level = logging.WARNING if outcome == "dead" else logging.INFO
             log.log(level, "%s ended: %s", job_run(leased), error, extra=extra)
@@ -571,9 +571,9 @@ def job_run(leased: LeasedJob) -> str:
 
 def _outcome(leased: LeasedJob, fault: Fault) -> tuple[str, str]:
     """What becomes of the job of a failed run, as a word and as the log says it. A jitter is drawn later."""
-    end = ending(leased.options, fault.verdict)
+    end = ending(leased.options, fault.request)
     match end.kind:
-        case "bury" if not fault.verdict.asked:
+        case "bury" if not fault.request.asked:
             return "dead", "dead, by the rules of its handler (bury_on, retry_on)"
         case "bury":
             return "dead", "dead"
@@ -585,9 +585,9 @@ def _outcome(leased: LeasedJob, fault: Fault) -> tuple[str, str]:
             return "discarded", "discarded"
         case "retry":
             pass
-    if fault.verdict.charge and leased.failures + 1 >= leased.options.attempts:
+    if fault.request.charge and leased.failures + 1 >= leased.options.attempts:
         return "dead", "dead: no attempt is left"
-    wait_ms, about_it = fault.verdict.delay_ms, ""
+    wait_ms, about_it = fault.request.delay_ms, ""
     if wait_ms is None:
         wait_ms = backoff_delay_ms(leased.options, leased.failures, lambda: 1.0)
         about_it = "at most " if leased.options.jitter_share else ""

@@ -30,7 +30,7 @@ from engine.ops.base import BLOCK_MS, Call, Operation
 from engine.ops.claims import Attributes
 from engine.ops.workers import HANDLERS_TOLD
 from engine.options import checked_settings, read_often, settings_of, shows
-from engine.outcomes import verdict_of
+from engine.outcomes import request_of
 from engine.queue import admin
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
@@ -391,7 +391,7 @@ class Worker:
             steps = WorkerMachine(
                 *(settings, model.call, clock, _new_incarnation, time.monotonic_ns()),
                 gate=gate if settings.processes else self._gate,
-                judge=lambda name, failure: verdict_of(failure, self._handlers.error_rules(name)),
+                judge=lambda name, failure: request_of(failure, self._handlers.error_rules(name)),
                 share=self._share if isinstance(self._share, Share) else None,
                 quota=self._share if isinstance(self._share, Quota) else None,
                 elsewhere=elsewhere,

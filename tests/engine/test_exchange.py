@@ -13,7 +13,7 @@ from redis import exceptions
 from engine import ConnectOptions, ScriptFault, UnsafeServer
 from engine.redis import exchange
 from engine.redis.endpoint import DEADLINE_MS, Address, ClusterRoute, Endpoint, Node, SentinelRoute
-from engine.redis.exchange import Delivery, GiveUp, InFlightCall, SendAgain, Trouble, Verdict, not_sent
+from engine.redis.exchange import Delivery, GiveUp, InFlightCall, SendAgain, Trouble, NoReply, not_sent
 from engine.redis.handshake import Handshake, check_node
 from engine.redis.scripts import Script
 from tests import golden
@@ -219,14 +219,14 @@ def test_a_long_outage_overflows_nothing() -> None:
 def test_what_was_never_applied_is_unavailable_at_the_deadline(trouble: Trouble) -> None:
     sends = delivery()
     assert isinstance(sends.after(trouble, "no", 9_990 * MS), SendAgain) and sends.definite
-    assert sends.after(trouble, "no", 9_990 * MS) == GiveUp(Verdict.UNAVAILABLE)
+    assert sends.after(trouble, "no", 9_990 * MS) == GiveUp(NoReply.UNAVAILABLE)
     assert sends.errors == ["no", "no"] and sends.unanswered == 0
 
 
 def test_the_deadline_counts_the_pause_that_would_follow() -> None:
     assert delivery(1.0).after(Trouble.NOT_SENT, "", 9_989 * MS) == SendAgain(10)
-    assert delivery(1.0).after(Trouble.NOT_SENT, "", 9_990 * MS) == GiveUp(Verdict.UNAVAILABLE)
-    assert delivery(deadline_ms=0).after(Trouble.NOT_SENT, "", 0) == GiveUp(Verdict.UNAVAILABLE)
+    assert delivery(1.0).after(Trouble.NOT_SENT, "", 9_990 * MS) == GiveUp(NoReply.UNAVAILABLE)
+    assert delivery(deadline_ms=0).after(Trouble.NOT_SENT, "", 0) == GiveUp(NoReply.UNAVAILABLE)
 
 
 @pytest.mark.parametrize(("last", "at_ms"), [
@@ -236,12 +236,12 @@ def test_the_deadline_counts_the_pause_that_would_follow() -> None:
 def test_one_unanswered_send_makes_the_end_unknown(last: Trouble, at_ms: int) -> None:
     sends = delivery()
     assert isinstance(sends.after(Trouble.UNANSWERED, "reset", 0), SendAgain) and not sends.definite
-    assert sends.after(last, "no", at_ms * MS) == GiveUp(Verdict.UNKNOWN)
+    assert sends.after(last, "no", at_ms * MS) == GiveUp(NoReply.UNKNOWN)
 
 
 def test_a_refusal_and_a_fault_end_at_once_and_are_certain_alone() -> None:
-    assert delivery().after(Trouble.REFUSED, "OOM", 0) == GiveUp(Verdict.UNAVAILABLE)
-    assert delivery().after(Trouble.FAULT, "ERR", 0) == GiveUp(Verdict.FAULT)
+    assert delivery().after(Trouble.REFUSED, "OOM", 0) == GiveUp(NoReply.UNAVAILABLE)
+    assert delivery().after(Trouble.FAULT, "ERR", 0) == GiveUp(NoReply.FAULT)
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Trouble)), st.integers(0, 12_000)), max_size=30), st.floats(0, 0.999))
@@ -252,7 +252,7 @@ def test_certainty_is_never_claimed_after_an_unanswered_send(events: list[tuple[
         unanswered += trouble is Trouble.UNANSWERED
         assert sends.definite == (unanswered == 0)
         if isinstance(step, GiveUp):
-            assert (step.verdict is Verdict.UNKNOWN) == (unanswered > 0)
+            assert (step.outcome is NoReply.UNKNOWN) == (unanswered > 0)
             return
         assert trouble not in (Trouble.REFUSED, Trouble.FAULT)
         assert at_ms + step.after_ms < DEADLINE_MS and 0 < step.after_ms <= 500

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engine.outcomes import Verdict
+from engine.outcomes import RunRequest
 from engine.worker.machine import events
 from engine.worker.machine.events import Action, Exit, GiveUpHandler, MoreTime, NotStarted, StopAsked, StopHandler
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
@@ -144,7 +144,7 @@ def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_ha
     assert of(StopHandler, actions) == [StopHandler(b, "stop"), StopHandler(c, "stop")] and machine.work is None
     assert not exits(machine.wait(GOODBYE_MS - 10)), "nothing is given back that may still run"
     assert machine.ended(b, "CancelledError: ").work == Release((b.lease,), frozenset({b.lease}))
-    machine.told(events.HandlerEnded(c.lease, "no", verdict=Verdict("bury", asked=True))).end()
+    machine.told(events.HandlerEnded(c.lease, "no", request=RunRequest("bury", asked=True))).end()
     assert isinstance(machine.work, Bury), "what the handler has asked for holds"
     assert machine.end()[-1] == Exit("grace over")
 

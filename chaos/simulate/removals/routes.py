@@ -27,7 +27,7 @@ ROUTES = (
         "slots-that-move-are-no-fault", "if trouble is Trouble.FAULT or message.startswith(_SLOT_WORDS):"
     ),
     removal(27, "a script that stopped at a key that has gone is not sent again", "fault", "slot moves half way").by(
-        "slots-that-move-are-no-fault", "if _HALF_WAY_TEXT in message: return GiveUp(Verdict.FAULT)\nif trouble is Trouble.FAULT:"
+        "slots-that-move-are-no-fault", "if _HALF_WAY_TEXT in message: return GiveUp(NoReply.FAULT)\nif trouble is Trouble.FAULT:"
     ),
     removal(27, "where its slot has moved, an enqueue is taken to be done", "told created", "slot moves").by(
         "redirection-is-no-answer",

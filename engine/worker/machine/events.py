@@ -8,7 +8,7 @@ from engine.ops.base import Call, immutable
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.ops.workers import ClientConnection, ControlMessage
-from engine.outcomes import FAILED, Verdict
+from engine.outcomes import FAILED, RunRequest
 
 #: One call of each kind is in flight at a time: work (claim, finish and claim, retry, bury, release, mark);
 #: finish (finishes that would wait for the call on `work`); renew (extend, so that neither a slow claim nor a
@@ -54,7 +54,7 @@ class HandlerEnded:
     lease: Lease
     error: str | None
     trace: str = ""
-    verdict: Verdict = FAILED
+    request: RunRequest = FAILED
     result: bytes | None = None
 
 
