@@ -100,14 +100,12 @@ class LanesKeys:
         return f"{self.prefix}result:{job}"
 
     def waits(self, job: str) -> str:
-        """String: the tokens of callers that wait for the end of the job, with spaces between; for 30 s after
-        the last poll."""
+        """String: the waiters for the end of the job, with spaces between; for 30 s after the last poll."""
         return f"{self.prefix}waits:{job}"
 
-    def wait(self, token: str) -> str:
-        """Stream: ids of jobs that have ended, for the caller with this token; for 60 s after its last
-        poll."""
-        return f"{self.prefix}wait:{token}"
+    def wait(self, waiter: str) -> str:
+        """Stream: ids of jobs that have ended, for this waiter; for 60 s after its last poll."""
+        return f"{self.prefix}wait:{waiter}"
 
     def ready(self, class_name: str) -> str:
         """Zset: lanes of the class that may be claimed now, by band of 2^49 and virtual time (rule 18)."""

@@ -134,7 +134,7 @@ _ATTRIBUTES = {"record": "claim", "worker_settings": "settings"}
 _FIELDS = {
     **dict.fromkeys(("run", "result", "waits"), "job"),
     **dict.fromkeys(("swept", "worker", "told", "record"), "incarnation"),
-    "wait": "token",
+    "wait": "waiter",
     "op": "op_id",
     "news": "version",
     "lock": "name",
@@ -476,7 +476,7 @@ class Model(FilledSlots):
                 )
             case AwaitEnds():
                 block_ms = min(operation.block_ms, self.result_poll_ms)
-                key = keys.wait(operation.token)
+                key = keys.wait(operation.waiter)
                 words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", key, operation.after)
                 return Call(None, (key,), words, partial(self.parse, operation), operation, block_ms)
             case ReadEvents():

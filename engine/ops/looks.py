@@ -244,11 +244,11 @@ class ReadProgress(Operation, slots={"id": "job"}, goes="all"):
 
 @immutable
 class Look(Operation, script="look", label="look at a result", slots={"id": "job"}, goes="each"):
-    """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to
-    that token's stream."""
+    """Look what became of a job. With a `waiter`, 16 hex digits, the end of a job that has not ended is told
+    to the stream of that waiter."""
 
     job: str
-    token: str = ""
+    waiter: str = ""
 
     def parse(self, raw: Any, decode: object) -> Seen:
         """The raw reply as a value."""
@@ -286,9 +286,9 @@ class Seen:
 
 @immutable
 class AwaitEnds(Operation, label="wait for a result", goes="each"):
-    """Block until something is told to a token's stream after entry `after`; at most `block_ms`."""
+    """Block until something is told to a waiter's stream after entry `after`; at most `block_ms`."""
 
-    token: str
+    waiter: str
     after: str
     block_ms: int
 

@@ -244,16 +244,16 @@ class Blocking(Protocol):
 
 
 class EndListener:
-    """One thread that waits for the end of a job. `token`: what a look registers it under."""
+    """One thread that waits for the end of a job. `waiter`: what a look registers it under."""
 
     def __init__(self, blocking: Blocking) -> None:
-        self.token = secrets.token_hex(8)
+        self.waiter = secrets.token_hex(8)
         self._after = FIRST_ENTRY
         self._blocking = blocking
 
     def rest(self, most_ms: int) -> None:
         """Wait until the job may have ended; at most so long. Raises ServerUnavailable, OutcomeUnknown."""
-        ended: EndedJobs = self._blocking.run(AwaitEnds(self.token, self._after, most_ms))
+        ended: EndedJobs = self._blocking.run(AwaitEnds(self.waiter, self._after, most_ms))
         self._after = ended.after
 
 
@@ -278,11 +278,11 @@ class EndListeners:
 
 
 class AsyncEndListener:
-    """One task that waits for the end of a job. `token`: what a look registers it under. `model_ms`: at most
+    """One task that waits for the end of a job. `waiter`: what a look registers it under. `model_ms`: at most
     so long it may rest, because its model may tell nothing of an end."""
 
-    def __init__(self, token: str, model_ms: int) -> None:
-        self.token = token
+    def __init__(self, waiter: str, model_ms: int) -> None:
+        self.waiter = waiter
         self._model_ms = model_ms
         self._told = asyncio.Event()
 
@@ -353,11 +353,11 @@ class _Listening:
                 await task
         await self._blocking.close()
 
-    async def _listen(self, token: str, by_job: dict[str, set[AsyncEndListener]]) -> None:
+    async def _listen(self, waiter: str, by_job: dict[str, set[AsyncEndListener]]) -> None:
         after = FIRST_ENTRY
         while True:
             try:
-                ended: EndedJobs = await self._blocking.run(AwaitEnds(token, after, BLOCK_MS))
+                ended: EndedJobs = await self._blocking.run(AwaitEnds(waiter, after, BLOCK_MS))
                 after, told = ended.after, ended.jobs
             except EngineError:
                 # The server fails: the tasks that wait poll, and get the error themselves.

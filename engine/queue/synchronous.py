@@ -1138,7 +1138,7 @@ class Results(Part):
         with listeners.listening_for(waiting.job) as listener:
             while True:
                 try:
-                    found = waiting.take(shard.do(Look(waiting.job, listener.token)))
+                    found = waiting.take(shard.do(Look(waiting.job, listener.waiter)))
                     if found is not None:
                         return found
                     listener.rest(waiting.block_ms)

@@ -13,7 +13,7 @@ from redis import exceptions
 from engine import ConnectOptions, ScriptFault, UnsafeServer
 from engine.redis import exchange
 from engine.redis.endpoint import DEADLINE_MS, Address, ClusterRoute, Endpoint, Node, SentinelRoute
-from engine.redis.exchange import Delivery, GiveUp, InFlightCall, SendAgain, Trouble, NoReply, not_sent
+from engine.redis.exchange import Delivery, GiveUp, InFlightCall, NoReply, SendAgain, Trouble, not_sent
 from engine.redis.handshake import Handshake, check_node
 from engine.redis.scripts import Script
 from tests import golden

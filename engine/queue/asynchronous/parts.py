@@ -374,7 +374,7 @@ class AsyncResults(AsyncPart):
         with listeners.listening_for(waiting.job) as listener:
             while True:
                 try:
-                    found = waiting.take(await shard.do(Look(waiting.job, listener.token)))
+                    found = waiting.take(await shard.do(Look(waiting.job, listener.waiter)))
                     if found is not None:
                         return found
                     await listener.rest(waiting.block_ms)

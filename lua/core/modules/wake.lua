@@ -47,10 +47,10 @@ end
 -- ended the job.
 local function notify_waiters(prefix, id)
   local key = prefix .. 'waits:' .. id
-  local tokens = redis.pcall('GET', key)
-  if type(tokens) ~= 'string' then return end
-  for token in string.gmatch(tokens, '%S+') do
-    redis.pcall('XADD', prefix .. 'wait:' .. token, 'NOMKSTREAM', 'MAXLEN', '~', 1000, '*', 'id', id)
+  local waiters = redis.pcall('GET', key)
+  if type(waiters) ~= 'string' then return end
+  for waiter in string.gmatch(waiters, '%S+') do
+    redis.pcall('XADD', prefix .. 'wait:' .. waiter, 'NOMKSTREAM', 'MAXLEN', '~', 1000, '*', 'id', id)
   end
   redis.pcall('DEL', key)
 end
