@@ -37,7 +37,7 @@ NOTHING_SPECIAL = Attributes("")
 
 @immutable
 class Claim(Operation, script="claim"):
-    """Lease up to `limit` jobs of these classes, of which a worker names at most 15 (rule 22). At most
+    """Lease up to `most` jobs of these classes, of which a worker names at most 15 (rule 22). At most
     `crashed_max` of the jobs have a crash behind them: a worker runs one of those at a time, and the others
     may be run elsewhere (rule 12). With `priorities` only jobs with one from the first to the second.
     `worker`: what the worker is, for models that look at the routing of each job (None: nothing special).
@@ -46,7 +46,7 @@ class Claim(Operation, script="claim"):
 
     incarnation: str
     counter: int
-    limit: int
+    most: int
     lease_ms: int
     not_after_ms: int
     owner: str

@@ -30,7 +30,7 @@ def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_i
     assert machine.work == Retry((Failure(slow.lease, "TimeoutError: not done within 100 ms", 7),))
     assert machine.after_end().after(7000).steps.leased == 1 and machine.work is None, "its place is taken, so nothing is claimed"
     assert "renew" not in machine.out, "and its lease is not renewed"
-    assert machine.ended(slow).steps.leased == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
+    assert machine.ended(slow).steps.leased == 0 and machine.claim.most == 1, "nothing is told of it, and its place is free"
     assert "next" in started(machine.given(next_job).log)
 
 

@@ -174,7 +174,7 @@ def test_a_pass_over_many_leases_takes_pages_and_misses_none(desk: Desk) -> None
     desk.beaten("a", lease_ms=HOUR_MS).enqueue(*jobs)
     for at in range(0, 25, 5):
         worker = "a" if at % 2 == 0 else "b"
-        desk.did(replace(desk.claim_operation(worker, lease_ms=HOUR_MS), limit=5)).tick(at % 3)
+        desk.did(replace(desk.claim_operation(worker, lease_ms=HOUR_MS), most=5)).tick(at % 3)
     others_beat(desk, 40_000)
     found, calls = list[str](), 0
     while calls < 40:

@@ -126,12 +126,12 @@ class Claiming:
         """What a claim found. Fewer than it asked for: nothing was left, or the script has left a wake-up for
         what was."""
         self.asking = False
-        asked = claim.limit if claim is not None else 0
+        asked = claim.most if claim is not None else 0
         full = len(claimed.jobs) + len(claimed.unreadable) >= asked
         more = full or self._notified or claimed.result not in ("leased", "empty")
         self.wants_jobs = self._rotation.claimed(more=more) and bool(self.classes)
 
-    def next_claim(self, limit: int, crashed_max: int, now_ns: int) -> Claim:
+    def next_claim(self, most: int, crashed_max: int, now_ns: int) -> Claim:
         """Build the next claim, which is sent now. The server's time must be known."""
         self._counter += 1
         self._notified = False
@@ -139,7 +139,7 @@ class Claiming:
         return Claim(
             incarnation=self.incarnation,
             counter=self._counter,
-            limit=limit,
+            most=most,
             lease_ms=self._settings.lease_ms,
             not_after_ms=self._clock.now_ms(now_ns) + self._settings.lease_ms * 4 // 5,
             owner=self._settings.name,
