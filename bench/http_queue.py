@@ -24,7 +24,7 @@ from engine.ops.base import Call
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.queue.producing import draft
 from engine.redis.endpoint import DEADLINE_MS
-from engine.redis.exchange import Delivery, GiveUp, Trouble, NoReply
+from engine.redis.exchange import Delivery, GiveUp, NoReply, Trouble
 from ironclaim_client import errors
 from ironclaim_client.jobs import Jobs
 from ironclaim_client.replies import member

@@ -2,7 +2,7 @@
 a cron expression are whole seconds; those of an interval are multiples of it, counted from its anchor, so
 they do not drift (rule 24).
 
-The rule for clocks that are put forward or back, declared here and proved against an oracle in the tests:
+The rule for clocks that are put forward or back, proved against an oracle in the tests:
 
 - A time of day that comes twice ticks the first time only. One that is skipped ticks once, at the instant
   after the gap, however many ticks fell into it.
@@ -12,7 +12,7 @@ The rule for clocks that are put forward or back, declared here and proved again
   and the one after it has the anchor's day again.
 - Intervals in ms know no zone.
 
-What an expression names is in `engine/calendar.py`, as if all days had 24 hours."""
+What an expression names is decided below, as if all days had 24 hours."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 I/O.
 
 An option is a row of `JobOptions` (what callers may write) and a field of `engine.ops.jobs.Options` (what the
-engine reads, with its default). The checks, the room in the envelope and the reference page follow from the
+engine reads, with its default). The checks, the place in the envelope and the reference page follow from the
 two. `tests/engine/test_options.py` walks the table and tries every bound from both sides.
 """
 
@@ -163,7 +163,7 @@ class JobOptions(TypedDict, total=False):
     """The random share of each wait, 0 to 1, so that not all jobs come back at once. None: 0.5 for
     `exponential`, else 0."""
     crashes_max: Annotated[int, Whole(CRASHES_LEAST, CRASHES_MAX)]
-    """How many workers may be lost while they run the job before it is dead. Default 3."""
+    """How many crashes the job may have before it is dead. Default 3."""
     timeout_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
     """A run that takes longer has failed; 0: no limit. A function in a thread cannot be stopped, but its
     result is refused."""

@@ -87,7 +87,7 @@ class Moved:
 
 class Resharding:
     """Changes the number of shards of a queue; interrupted anywhere, it is begun again with the same number.
-    `queue` is one without shards, whose driver is used; `tell` hears of each step. Raises Malformed and
+    `queue` is one without shards, whose driver is used; `tell` is told each step. Raises Malformed and
     UnsupportedFeature before it changes anything."""
 
     def __init__(self, queue: Queue, to: object, *, tell: Callable[[str], None] = lambda text: None) -> None:

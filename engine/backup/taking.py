@@ -131,14 +131,14 @@ class _Taking:
         raise BackupFailed(f"the queue changed during each of {_TRIES_MAX} last steps{more}")
 
     def _listen(self) -> None:
-        """Hear of each key that changes from now on."""
+        """Receive each key that changes from now on."""
         tracking, data = self._tracking, self._data
         (number,) = tracking.ask(("CLIENT", "ID"))
         tracking.ask(("SUBSCRIBE", _CHANNEL))
         data.ask(("CLIENT", "TRACKING", "ON", "REDIRECT", number, "BCAST", "PREFIX", self._prefix))
 
     def _copy(self, keys: Iterable[bytes], add: Callable[[Entry], None]) -> None:
-        """Add these keys as they are now. What changes after that is heard of later."""
+        """Add these keys as they are now. What changes after that is received later."""
         todo = list(keys)
         while todo:
             page, todo = todo[: self._page], todo[self._page :]

@@ -471,10 +471,10 @@ class ReadClocks(Operation):
     """The clocks of channels and the cursors of subscribers."""
 
 
-# -- The era of a queue: the time that it spends on one server (docs/guides/acknowledgements.md).
+# -- The era of a queue: it ends when a server has lost writes (docs/guides/acknowledgements.md).
 
-#: What a server lacks that a process was told of: jobs, by their sequence; a claim; the mark of an era that
-#: it has seen.
+#: What a server lacks that a process was told of: jobs, by their sequence; a claim; `marker`: the entry
+#: of an era that it has seen.
 Missing = Literal["", "sequence", "claim", "marker"]
 _MISSING = get_args(Missing)
 

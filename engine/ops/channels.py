@@ -248,8 +248,8 @@ class AskRevoked(Operation, label="look up a token"):
 class Published:
     """The result of a publish: `created`, or `duplicate` when its id was there already; then that one's
     content counts. `clock`: its position in the channel. `era` counts how often the channel's clock has been
-    found to have gone back, as a restored backup makes it; `era_changed`: it did since this object heard of
-    it last, and messages may have been lost."""
+    found to have gone back, as a restored backup makes it; `era_changed`: it did since this object was
+    told of it last, and messages may have been lost."""
 
     result: Literal["created", "duplicate"]
     clock: int

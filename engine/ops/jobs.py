@@ -118,7 +118,7 @@ class Options:
     #: The jobs that its success and its failure make (rule 25), which need nothing but this one.
     on_success: Enqueue | None = None
     on_failure: Enqueue | None = None
-    #: Places that one claim takes in the window of a rate.
+    #: Units that one claim uses up in the window of a rate.
     cost: int = 1
     #: An exception is raised in a handler that takes longer, and it may go on until `timeout_ms`; 0: never.
     soft_timeout_ms: int = 0
@@ -277,7 +277,7 @@ class Enqueued(NamedTuple):
     """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or
     the job `holder` has the unique key or opened the window of the dedup key; `state` and `fence` say what
     became of that job (`gone`: nothing is left of it). `refused`: the call came too late and was not applied;
-    `orphan`: nor was this one, for nothing is known of the job `holder`, which it needs; nor `moved`: new
+    `orphan`: nor was this one, because its parent `holder` is not known; nor `moved`: new
     jobs go into other shards, of which there are `holder`. `job` is the id of the call; in what a queue
     returns, that of the job that is there, so it is `holder` for a duplicate."""
 

@@ -414,9 +414,9 @@ class LimitInfo:
 
     It is of all jobs of a `name`, or of all with a `key`; a key without a limit of its own, which has that of
     `*`, is there while lanes wait for it, and `inherited`. `concurrency`, `rate`, `per_ms` and `window` are
-    as `set_limit` was given them, 0 where that is not limited. `in_hand` leases count against it, `used`
-    of `rate` places are taken in the window, `free_ms` is when places come free (ms, server time; 0: there
-    are some), and `parked` lanes wait for a slot. `holders`: of some of the leases (5) the job and the name
+    as `set_limit` was given them, 0 where that is not limited. `in_hand` leases count against it, `used` of
+    `rate` units are used up in the window, `free_ms` is when units come free (ms, server time; 0: there are
+    some), and `parked` lanes wait for a limit slot. `holders`: of some of the leases (5) the job and the name
     of its worker.
     """
 

@@ -383,7 +383,7 @@ def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
 
 
 def releasing(lock: object) -> Steps[bool]:
-    """Release a lock. Returns False when it was not held any more."""
+    """Give a lock back. Returns False when it was not held any more."""
     held = _lock(lock)
     reply: LockReply = yield ReleaseLock(held.name, held.token)
     return reply.result == "released"

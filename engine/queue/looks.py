@@ -18,7 +18,7 @@ from engine.options import PLAIN
 from engine.routing import read_target
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
-#: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as
+#: `stuck`: in hand, and the lease has ended, so a sweep is about to reap it. `finished`: for as long as
 #: its tombstone or its entry among the last finished ones is kept; so are `cancelled`, `discarded` and the
 #: other ends. `blocked`: it waits for other jobs.
 Ended = Literal["finished", "cancelled", "discarded", "skipped", "rerouted", "expired"]
@@ -51,8 +51,8 @@ class JobInfo:
     Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`, and of a skipped one its
     `last_error`; the other formats keep the job. `unreadable` says why a corrupt one could not be read.
     `envelope`: the stored bytes. `errors` are the last ten runs that came to nothing, the oldest first.
-    `failures` are the attempts that were used since the enqueue or the requeue at `requeued_ms`: failed runs,
-    but for those that asked for another one uncharged or buried the job. `crashes` count from there, too.
+    `failures`: runs charged as attempts since the enqueue or the last requeue, at `requeued_ms`. `crashes`
+    count from there, too.
     """
 
     id: str

@@ -123,9 +123,9 @@ if TYPE_CHECKING:
 # -- The one way of a queue's calls: where each goes among the shards of the queue, and how it is sent. A
 # whole queue is its own only shard, and asks nobody. The shards of a divided one (docs/guides/shards.md)
 # are queues of their own that share its driver, and what is asked of all of them leaves in one pipeline.
-# The record of how many there are is read with the first call and again with each look at all shards, so
-# one that has become another is noticed; an enqueue need not look, because a shard that takes no new jobs
-# says so.
+# The record of how many there are is read with the first call. Reading it with each look at all shards
+# shows when their number has changed. An enqueue need not look, because a shard that takes no new jobs says
+# so.
 
 #: Looks at a record that changes all the time, or at a job that is on its way to another shard.
 _TRIES = 50
@@ -1184,7 +1184,7 @@ class Workers(Part):
     def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
         """Let the worker of this name, or every worker without a number of its own (None), run so many
         handlers at once: 1 to 1,000, of which it uses no more than it was started with; None: as it was
-        started. Workers hear of it at their next sweep at the latest, and what runs goes on. Raises as
+        started. Workers are told by their next sweep at the latest, and what runs goes on. Raises as
         `Queue.enqueue` does."""
         self._queue.do(admin.set_concurrency(name, concurrency))
 
@@ -1257,7 +1257,7 @@ class Queue(QueueCalls):
     own. `connect`: times and bounds of those. `prefix` is what all keys begin with, None: as the model has
     it. `durability="replica"`: a call counts as answered when one replica has what it wrote; each send waits
     `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told.
-    `lua` replaces the folder of scripts; services do not need it. `observer` hears of every call and run;
+    `lua` replaces the folder of scripts; services do not need it. `observer` is told of every call and run;
     None: the one that the environment names by `IRONCLAIM_OBSERVER`, if it does (docs/guides/observing.md).
     `shards`: the queue is divided into so many, each in a slot of its own, 2 to 256 (Lanes alone;
     docs/guides/shards.md). Raises Malformed for what does not fit, and UnsupportedFeature for shards of

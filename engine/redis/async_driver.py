@@ -57,9 +57,9 @@ _LOOKS, _PART = 4, 40
 class Patience:
     """The time within which an answer must come, else TimeoutError.
 
-    A loop that stood still, because a handler blocked it or the process was stopped, hears of an answer that
-    has long been there and of the end of the time at once; the task that waits would read it a few turns
-    later. So a time that is over is prolonged by some more turns."""
+    A loop may stand still, because a handler blocks it or the process is stopped. It then finds an answer
+    that has long been there and the end of the time in one round. The task that waits would read the answer
+    a few rounds later, so a time that is over is prolonged by some more rounds."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s

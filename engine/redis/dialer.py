@@ -176,7 +176,7 @@ def _tell_off(reason: str) -> None:
 # its own.
 #
 # It connects again for as long as it is wanted. What is published while it is away is missed, so its owner
-# hears of every beginning and end.
+# is told of every beginning and end.
 
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 
@@ -498,7 +498,7 @@ class AsyncNotifier:
 
     @property
     def live(self) -> bool:
-        """As of Notifier. False until this loop has heard of it: its listeners are called then, too."""
+        """As of Notifier. False until this loop was told so: its listeners are called then, too."""
         return self._live if self._ring is not None else self._notifier.live
 
     def listen(self, listener: Listener) -> None:

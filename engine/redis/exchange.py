@@ -53,13 +53,12 @@ def trouble_of(error: BaseException, *, sent: bool) -> Trouble:
     """What an exception means for a send: `sent` tells whether any byte of it may have left."""
     if is_reply(error):
         trouble = trouble_of_reply(message_of(error))
-        # What a server says while it is greeted (a database that it has not, a password that it does not
-        # want) is no fault of the call that had to wait for that.
+        # An error of the handshake, such as a wrong password, is no fault of the waiting call.
         return trouble if sent or trouble is not Trouble.FAULT else Trouble.REFUSED
     return Trouble.UNANSWERED if sent else Trouble.NOT_SENT
 
 
-# -- One call on its way: what its driver does after each send, what its observer hears, and how it ends.
+# -- One call on its way: what its driver does after each send, what its observer is told, and how it ends.
 # No socket, no waiting.
 #
 # The three ways to run calls (synchronous, asyncio, many in one pipeline) differ in how they send and how

@@ -570,8 +570,7 @@ def _is_final(error: EngineError, operation: Operation) -> bool:
 
 
 def _tell_swept(operation: Operation, swept: Swept, source: Source) -> None:
-    """Log leases that were taken away, and jobs that were buried: the workers that they killed cannot do
-    it."""
+    """Log leases that were reaped, and jobs that were buried, because the workers that they killed cannot."""
     if swept.leases:
         first = swept.leases[0][0]
         text = "taken from gone or stalled workers: %s that ran out; the first: job %s"

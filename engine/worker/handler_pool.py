@@ -54,11 +54,10 @@ Run = LeasedJob | Batch
 #: Where a run was: in the thread of the inline ones, in one of the pool, or elsewhere, where nothing but runs
 #: can follow: on the loop, or in a child process.
 Place = Literal["inline", "thread", "elsewhere"]
-#: Hears that a run is over, where it was, what it raised and what it returned, and says what is next there: a
-#: run, or in a thread also a call whose reply that thread reads; None when another thread will know.
+#: Called when a run is over, with its failure, place and result. Returns what runs next there: a run, or in a
+#: thread also a call whose reply that thread reads. None: another thread decides.
 Ended = Callable[[LeasedJob, Fault | None, Place, bytes | None], Any]
-#: Hears that a batch is over, how each of its jobs did and where it was; says what is next there, as `Ended`
-#: does.
+#: Called when a batch is over, with the end of each of its jobs and its place. Returns what `Ended` returns.
 BatchEndedTold = Callable[[tuple[HandlerEnded, ...], Place], Any]
 
 

@@ -195,7 +195,7 @@ def rss_mb() -> float:
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 #: How long the main thread may block. Its handlers run between two of its steps, so a signal that arrives
-#: just before it blocks, or in another thread, is heard only when it wakes.
+#: just before it blocks, or in another thread, is handled only when it wakes.
 SIGNAL_LOOK_S = 1.0
 
 

@@ -610,7 +610,7 @@ class LateEnds:
         self._lost.add(lease)
 
     def answered(self, operation: Operation, reply: object) -> None:
-        """Log the ends that were refused, and those that were accepted although their lease was taken for
+        """Log the ends that were refused, and those that were accepted although their lease had counted as
         lost."""
         ended = reply.finished if isinstance(reply, FinishedAndClaimed) else reply
         if not isinstance(ended, Ended) or (
@@ -632,9 +632,7 @@ class LateEnds:
                 )
                 log.warning(text, *lease[:2], extra=extra)
             elif lease in self._lost:
-                text = (
-                    "job %s: the end of the run with fence %d counts: nobody had taken the job meanwhile (%s)"
-                )
+                text = "job %s: the end of the run with fence %d counts: no other worker had claimed it (%s)"
                 log.info(text, *lease[:2], outcome, extra=extra)
             self._lost.discard(lease)
 

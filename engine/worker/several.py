@@ -66,7 +66,7 @@ class Loop:
         events: Events,
         ended: Callable[[StopReason | BaseException], None],
     ) -> None:
-        """Serve one more machine. `ended` hears why it has ended; it must be short."""
+        """Serve one more machine. `ended` is told why it has ended; it must be short."""
         executor.start(running)
         events.bell = self._bell
         with self._lock:

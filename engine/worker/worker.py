@@ -82,7 +82,7 @@ class Worker:
 
     The cancel of a job takes effect within a second. A coroutine gets CancelledError and cleans up; a child
     process is killed; in a thread `job.cancelled` becomes true. So it does in a handler of batches, whose
-    other jobs go on. The worker hears of it on a connection of its own. Where that is away, or the queue has
+    other jobs go on. The worker is told on a connection of its own. Where that is away, or the queue has
     the format of another library, the next renewal tells it (rule 26).
 
     Of a queue with shards it serves all of them (docs/guides/shards.md): it has no child processes then, and
@@ -281,8 +281,8 @@ class Worker:
         burst: bool = False,
         delayed: bool = True,
     ) -> None:
-        """As `run`, in the threads that it shares: `ended` hears in one of them why it has ended. Does not
-        wait. For groups, after `take_part`."""
+        """As `run`, in the threads that it shares: `ended` is told in one of them why it has ended. Does
+        not wait. For groups, after `take_part`."""
         pools = self._pools
         assert pools is not None
 
@@ -309,7 +309,7 @@ class Worker:
                     lambda reason: pools.callers.run(partial(end, open_run, reason)),
                 )
             except BaseException as failure:
-                # Whatever it is: a group that did not hear of it would wait for ever.
+                # Whatever it is: a group that was not told would wait for ever.
                 end(open_run, failure)
 
         # In the context of the caller, in which its runs begin.

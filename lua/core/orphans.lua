@@ -19,7 +19,7 @@
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
 --   counter  counter of the incarnation's sweeps
---   limit    number: most leases to look at, of which it takes 50 away at most
+--   limit    number: most leases to look at, of which it reaps at most 50
 --   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce,
 --       crashes

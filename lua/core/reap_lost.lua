@@ -19,7 +19,7 @@
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
 --   counter       counter of the incarnation's sweeps
---   limit         number: most leases to look at, of which it takes 50 away at most
+--   limit         number: most leases to look at, of which it reaps at most 50
 --   not_after_ms  number: server time after which this call is void
 --   start_ms      deadline (ms) of the last lease that the page before has read; '' = this is the first page
 --   start_id      its id

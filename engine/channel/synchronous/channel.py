@@ -56,7 +56,7 @@ class Channel(ChannelSettings):
     address, credentials and TLS settings are used for connections of our own. `connect`: times and bounds of
     those. `storages` instead of these: up to ten by ids of your own, RedisStorage or MemoryStorage; messages
     are written to all and read from all, and one that works is enough. `lua` replaces the folder of scripts
-    and `observer` hears of every call; services need neither. Raises Malformed for what does not fit.
+    and `observer` is told of every call; services need neither. Raises Malformed for what does not fit.
     """
 
     def __init__(

@@ -103,8 +103,8 @@ def telemetry_of(settings: ChannelSettings) -> Telemetry:
 
 
 def report_of(settings: ChannelSettings) -> Report:
-    """Who hears of errors: the service's own function, or Sentry's SDK where it is installed and the service
-    has set it up. The log hears of all of them."""
+    """Who is told of errors: the service's own function, or Sentry's SDK where it is installed and the
+    service has set it up. All of them are logged."""
     told = settings.report or _to_sentry
 
     def report(error: BaseException, about: Mapping[str, str]) -> None:

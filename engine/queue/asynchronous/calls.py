@@ -2,8 +2,8 @@
 
 A whole queue is its own only shard, and asks nobody. The shards of a divided one (docs/guides/shards.md) are
 queues of their own that share its driver, and what is asked of all of them leaves in one pipeline. The record
-of how many there are is read with the first call and again with each look at all shards, so one that has
-become another is noticed; an enqueue need not look, because a shard that takes no new jobs says so.
+of how many there are is read with the first call. Reading it with each look at all shards shows when their
+number has changed. An enqueue need not look, because a shard that takes no new jobs says so.
 """
 
 from __future__ import annotations

@@ -420,7 +420,7 @@ class AsyncWorkers(AsyncPart):
     async def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
         """Let the worker of this name, or every worker without a number of its own (None), run so many
         handlers at once: 1 to 1,000, of which it uses no more than it was started with; None: as it was
-        started. Workers hear of it at their next sweep at the latest, and what runs goes on. Raises as
+        started. Workers are told by their next sweep at the latest, and what runs goes on. Raises as
         `Queue.enqueue` does."""
         await self._queue.do(admin.set_concurrency(name, concurrency))
 

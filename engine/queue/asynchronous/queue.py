@@ -66,7 +66,7 @@ T = TypeVar("T")
 class AsyncQueue(AsyncQueueCalls):
     """A named queue on one Redis or Valkey server, for the tasks of any event loops; connects on first use.
 
-    At most 16 calls of a loop run at once, each on a connection of its own; more wait for their turn. Jobs
+    At most 16 calls of a loop run at once, each on a connection of its own; more wait for a permit. Jobs
     that many tasks enqueue one by one leave together; each is accepted or refused by itself. A task that is
     cancelled in mid-call leaves its outcome unknown.
 
@@ -77,7 +77,7 @@ class AsyncQueue(AsyncQueueCalls):
     own. `connect`: times and bounds of those. `prefix` is what all keys begin with, None: as the model has
     it. `durability="replica"`: a call counts as answered when one replica has what it wrote; each send waits
     `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told.
-    `lua` replaces the folder of scripts; services do not need it. `observer` hears of every call and run;
+    `lua` replaces the folder of scripts; services do not need it. `observer` is told of every call and run;
     None: the one that the environment names by `IRONCLAIM_OBSERVER`, if it does (docs/guides/observing.md).
     `shards`: the queue is divided into so many, each in a slot of its own, 2 to 256 (Lanes alone;
     docs/guides/shards.md). Raises Malformed for what does not fit, and UnsupportedFeature for shards of

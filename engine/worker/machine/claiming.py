@@ -14,8 +14,8 @@ from engine.worker.machine.concurrency import Quota, Share
 from engine.worker.machine.events import MS, Action, CallKind, Send
 from engine.worker.machine.settings import Gate, Settings
 
-#: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which
-#: it hears of updates.
+#: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, which
+#: brings updates.
 CLASSES_PER_CALL_MAX = 15
 
 
@@ -57,7 +57,7 @@ class ClassRotation:
 class Claiming:
     """Counts the claims of one incarnation (rule 4) and remembers whether work may be there.
 
-    A worker is hungry until a claim has found nothing more, and again when it hears of work.
+    A worker wants jobs until a claim has found nothing more, and again after a wake-up.
     """
 
     def __init__(self, settings: Settings, clock: ServerClock, new_incarnation: Callable[[], str]) -> None:

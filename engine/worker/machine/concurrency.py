@@ -170,7 +170,7 @@ TIME_SLICE_MS = 25
 
 
 class Quota:
-    """The places that one shard has: its machine says what it does and hears how many they are."""
+    """The places that one shard has: its machine says what it does and is told how many they are."""
 
     def __init__(self, places: Places) -> None:
         self._places = places

@@ -1,6 +1,6 @@
 -- Leader election among the workers of a queue, and the heartbeats by which it is held. The leader sweeps;
 -- each follower watches for its sweeps (rule 13). The hash `sweep` keeps led_ms, the time of the leader's
--- last sweep, and turn_ms, the last time slot that a follower got.
+-- last sweep, and turn_ms, the last watch slot that a follower got.
 -- USES core/call: fields_of
 --      core/presence: looks_are_late, note_connection
 

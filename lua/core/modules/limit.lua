@@ -1,5 +1,5 @@
--- Limits of concurrency and of rates: how much room is left, how slots and places are freed, and how sweeps
--- repair the counts.
+-- Limits of concurrency and of rates: how much room is left, how limit slots and units are freed, and how
+-- sweeps repair the counts.
 -- USES core/call: fields_of
 --      core/lane: ready_lane
 

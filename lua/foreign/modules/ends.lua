@@ -318,7 +318,7 @@ local function foreign_next_due_ms(format)
 end
 
 -- Whether a job is due sooner than the next one was before. It needs a marker, too: whoever takes the marker
--- claims, and hears when the job is due. Otherwise it would wait for a sweep (rule 13).
+-- claims, and is told when the job is due. Otherwise it would wait for a sweep (rule 13).
 local function foreign_due_sooner(format, before_ms)
   return foreign_next_due_ms(format) < before_ms -- anchor: first-due-foreign-job-leaves-a-marker
 end
