@@ -226,7 +226,7 @@ class Foreign(Model):
         for option in self._not_held:
             if getattr(options, option) != _DEFAULTS[option]:
                 raise UnsupportedFeature(
-                    f"{self.name} has no option {option}: its jobs have no room for that"
+                    f"{self.name} has no option {option}: its jobs have no field for that"
                 )
 
     def refuse(self, operation: Operation) -> None:

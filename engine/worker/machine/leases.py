@@ -1,5 +1,5 @@
 """The jobs that a worker has leased: not yet started, or running, each with the end of its lease on the
-worker's clock."""
+worker's clock. Also when renewals are due, and how long a worker that stops waits for its handlers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
--- Notifications: wake lists of workers, streams of callers that wait for the end of a job, the event stream,
--- and control messages.
+-- Notifications: wake lists of workers, streams of callers that wait for the end of a job, the events of the
+-- queue (append_events), and control messages.
 -- USES core/claim: is_paused
 
 -- Rule 22: a wake list holds at most one marker. It carries no job, so losing it costs at most one sweep
