@@ -309,7 +309,7 @@ def _due_marker(delivery: Delivery) -> None:
 
 
 def _reaped(delivery: Delivery, *, orphans: bool) -> None:
-    """Leases are taken when they have run out; crashes are charged by rule 12; a clock that stepped back is mended (rule 10)."""
+    """Leases are reaped when they have run out; crashes are charged by rule 12; a clock that stepped back is mended (rule 10)."""
     before, after = delivery.before, delivery.after
     for job, deadline_ms in before.zset("active").items():
         if job in after.zset("active"):
