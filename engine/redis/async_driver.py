@@ -162,7 +162,7 @@ SILENT_NS = 20_000_000
 class PipelinedConnection:
     """A connection on which exchanges are under way, one or several. Their replies come in the order in which
     they were written, so each is written as a whole, also when the client has to wait for room in its buffer,
-    before the next one begins, and waits for its turn to read. When the connection fails, it fails for all of
+    before the next one begins, and waits for its time to read. When the connection fails, it fails for all of
     them."""
 
     __slots__ = ("answered_ns", "connection", "exchanges", "reading", "retired", "writing")

@@ -37,7 +37,7 @@ class WorkerGroup:
     these. A queue is a Queue or an AsyncQueue.
 
     `settings`: see GroupSettings. What runs is never interrupted. `prefetch` is 0 unless given: what is taken
-    ahead of its turn breaks the order. `names` leaves a queue those of its handlers that are among them.
+    ahead of its time breaks the order. `names` leaves a queue those of its handlers that are among them.
 
     Raises Malformed for settings out of bounds.
     """

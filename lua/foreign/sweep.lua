@@ -7,7 +7,7 @@
 --    (rule 10).
 -- 3. Requeue jobs that foreign clients took and no longer hold, if two sweeps a second apart have seen them
 --    so.
--- 4. Trim ended jobs to the queue's bounds, and free slots of limits that no lease holds any more (rule 20).
+-- 4. Trim ended jobs to the queue's bounds, and free limit slots that no lease holds any more (rule 20).
 -- 5. Promote due jobs, and end the pauses whose time is over.
 -- 6. Push a missing wake marker (rule 22).
 -- 7. Return the schedules that are due, because only the caller can compute their next ticks (rule 24).

@@ -110,8 +110,8 @@ local function limits_of(job, fence, counted)
 end
 
 -- Write the runs of the picked jobs under the nonce, and count their leases against limits. The names of
--- limits are written to `run` before, so whatever ends the lease frees the slots. Adds to `jobs`, `left`
--- and `leases` what the claim returns of the jobs, what their parents have left, and its record.
+-- limits are written to `run` before, so whatever ends the lease frees the limit slots. Adds to `jobs`,
+-- `left` and `leases` what the claim returns of the jobs, what their parents have left, and its record.
 local function write_runs(ask, picked, nonce, deadline_ms, now_ms, jobs, left, leases, events)
   local prefix, first_leases, counted, last, fence = ask.prefix, {}, {}, nil, nil
   for at, job in ipairs(picked) do

@@ -112,11 +112,10 @@ local function make_job(prefix, id, sealed, job, now_ms, virtual_time, wakes, ev
 end
 
 -- End a job by an admin action (rule 26). Its token is revoked first. Then a tombstone that outlives every
--- late copy replaces its envelope (rule 3), its slots and keys come free, and its index entries go last. If
--- the script is cut off in between, the claim, promotion or sweep that finds such an entry meets the
--- tombstone and drops it.
--- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled, 8 expired), op_id,
--- not_after_ms; the wake lists to push are added to `wakes`.
+-- late copy replaces its envelope (rule 3), its limit slots and keys come free, and its index entries go
+-- last. If the script is cut off in between, the claim, promotion or sweep that finds such an entry meets the
+-- tombstone and drops it. job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled, 8
+-- expired), op_id, not_after_ms; the wake lists to push are added to `wakes`.
 local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
   local kept, readable = run_look(run, 'fence', 'limits', 'seal', 'nonce', 'owner'), run_is_readable(run)

@@ -18,10 +18,10 @@ local function is_silent(led_ms, sweep_ms, now_ms)
   return ago_ms < 0 or ago_ms >= silent_after(sweep_ms)
 end
 
--- Leader election: when a follower next checks the leader (rule 13). Each follower gets one time slot per
--- sweep interval, placed right after the leader would count as dead. `watch_ms` is the last slot that was
--- given out; the next one follows it, but lies at most eight seconds ahead. A heartbeat before the slot keeps
--- the slot, so busy workers do not push it back forever.
+-- Leader election: when a follower next checks the leader (rule 13). Each follower gets one watch slot per
+-- sweep interval, placed right after the leader would count as dead. `watch_ms` is the last watch slot that
+-- was given out. The next one follows it, but lies at most eight seconds ahead. A heartbeat before its watch
+-- slot keeps that, so busy workers do not push it back forever.
 local function next_watch_ms(led_ms, watch_ms, sweep_ms, now_ms)
   local every_ms = math.max(100, sweep_ms)
   local next_ms = math.min(math.max(tonumber(watch_ms or 0), now_ms) + every_ms, now_ms + 8000)
@@ -63,7 +63,7 @@ local function note_beat(keys, beat, now_ms, state, worker, leads)
   local quiet_ms, watch_ms = tonumber(state.no_orphans_before_ms or 0), 0
   local last, mine_ms = tonumber(string.match(worker or '', '^%d+') or -1),
     tonumber(string.match(worker or '', '^%d+ %d+ %d+ (%d+)') or 0)
-  -- Its time slot has not come yet. One that lies further ahead than slots are given out was set before the
+  -- Its watch slot has not come yet. One that lies further ahead than they are given out was set before the
   -- clock stepped back.
   local waits = leads and leads ~= beat.incarnation and mine_ms > now_ms
     and mine_ms < now_ms + 8000 + math.max(100, beat.sweep_ms)

@@ -1,6 +1,6 @@
 -- What a claim picks (rules 17 to 19): the candidates in the order of their lanes, and which of them it
--- admits. It reads only. `pick` is what one claim has found so far (pick_jobs), `head` the lane whose turn
--- it is.
+-- admits. It reads only. `pick` is what one claim has found so far (pick_jobs), `head` the lane that it
+-- visits.
 -- RARELY due_member, envelope_cost, envelope_open, expiries_of, lane_limit, left_by_parents, limit_room,
 --        never_started, pay_rates, run_open
 -- USES children/children: left_by_parents
@@ -218,7 +218,7 @@ local function visit_lane(pick, head, most, least_band)
   return taken
 end
 
--- Visit the lane whose turn it is. A visit ends after 10 jobs, or if the lane's next job has a lower band
+-- Visit the next lane. A visit ends after 10 jobs, or if the lane's next job has a lower band
 -- than the next ready lane. A lane that still has jobs goes behind the others of its band. A lane that is
 -- alone is emptied in one visit.
 local function serve_lane(pick, head)
