@@ -198,7 +198,7 @@ class JobOptions(TypedDict, total=False):
     an id of its own, and has no callbacks itself (rule 25)."""
     on_failure: Annotated[Described | None, Checked(validate.callback)]
     """The same when this job is dead, has expired, was discarded by its handler, skipped, rerouted, or buried
-    with one that it needs; `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
+    with one that it needs. `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
     skip_on: Annotated[Sequence[ErrorName] | type[BaseException] | None, Checked(validate.error_names)]
     """Exceptions that end the job without another run, as `skipped` and not dead: a class or one of its
     bases, or the name of one, with or without the module. The error is its result, and the job has failed for
@@ -247,7 +247,7 @@ def checked(
     defaults: Options = PLAIN,
     own: Mapping[str, Callable[[str, object], Any]] = NO_CHECKS,
 ) -> Options:
-    """A job's options; `defaults`: those of a job that is given none; `own`: what checks some of them
+    """A job's options; `defaults`: those of a job that is given none. `own`: what checks some of them
     instead, where the queue's model has names of another kind. Raises Malformed for one that does not exist,
     is out of bounds, or does not go with another."""
     if not given:

@@ -10,7 +10,7 @@
       T, the last one     JSON: the instant, totals, and the SHA-256 of all bytes before this frame
 
 Numbers are big-endian. A file without T is not whole. It is written under another name and gets its own when
-it is whole and on disk, so a process that is killed leaves no file that looks like a backup. Reading and
+it is whole and on disk. So a process that is killed leaves no file that looks like a backup. Reading and
 writing take the memory of one frame.
 """
 

@@ -156,7 +156,7 @@ class SessionState:
 # -- Suspect cursors: those of subscribers that a storage had lost and that were created in it again. What
 # it reports about their older messages is not trusted. No I/O.
 #
-# Such a subscriber begins at the clock that the storage has at that moment, so everything published before
+# Such a subscriber begins at the clock that the storage has at that moment. So everything published before
 # counts as old there, also what nobody has fetched yet. Other storages still deliver that, and would be told
 # not to. Which messages these are is known only in this process: another one that takes the subscriber over
 # within seconds believes the storage.

@@ -41,7 +41,7 @@ class Finding:
 # caller asks that rule.
 #
 # Lanes has a narrow one, because its names stand in braces, in envelopes of bytes, and between spaces. The
-# programs of the older formats check nothing, so their names and ids are any texts; what would be another
+# programs of the older formats check nothing. So their names and ids are any texts. What would be another
 # key on the wire is refused.
 
 
@@ -345,7 +345,7 @@ class Model(FilledSlots):
     defaults: Options = PLAIN
     #: Whether each claim checks the routing of each job, so that a class is just a name.
     routes_at_claim = False
-    #: Whether one call may carry the jobs of several enqueues, each with a nonce of its own; the scripts of
+    #: Whether one call may carry the jobs of several enqueues, each with a nonce of its own. The scripts of
     #: foreign formats identify a call by one nonce.
     merges_enqueues = False
     #: How often a wait for the end of a job polls, in ms: the longest delay until an end is seen.

@@ -482,7 +482,7 @@ _MISSING = get_args(Missing)
 @immutable
 class NoteEra(Operation, script="note_era", patient=False):
     """Note the server that the queue is on. `replid` is its replication id, `before` and `known` are that of
-    the server that the process knew and the entry that it saw there, '' = none; `acknowledged` is the highest
+    the server that the process knew and the entry that it saw there, '' = none. `acknowledged` is the highest
     sequence that it was acknowledged. `claims`: incarnation, counter of the last answered claim, and whether
     its record must still be there."""
 
@@ -665,8 +665,8 @@ class LoadRestore(Operation, script="restore_load"):
 
 @immutable
 class RestoreLoaded:
-    """`opening`: all is there but for the last call; `other`: another process has begun since; `busy`: the
-    queue is not empty, `why` names a key; `unreadable`: this server does not read the values, by its
+    """`opening`: all is there but for the last call. `other`: another process has begun since. `busy`: the
+    queue is not empty, `why` names a key. `unreadable`: this server does not read the values, by its
     words."""
 
     srv_us: int

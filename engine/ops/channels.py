@@ -129,7 +129,7 @@ class UnsubscribeReply:
 class Fetch(Operation, script="fetch"):
     """The messages after the subscriber's cursor, at most `most` and about 1 MiB; moves no cursor. Renews the
     life of the clock and of this cursor. `waited_ms`: for how long the caller had waited for a message when
-    this look was made; it changes nothing and tells an observer which looks came of a wait."""
+    this look was made. It changes nothing and tells an observer which looks came of a wait."""
 
     subscriber: str
     most: int
@@ -248,7 +248,7 @@ class AskRevoked(Operation, label="look up a token"):
 class Published:
     """The result of a publish: `created`, or `duplicate` when its id was there already; then that one's
     content counts. `clock`: its position in the channel. `era` counts how often the channel's clock has been
-    found to have gone back, as a restored backup makes it; `era_changed`: it did since this object was
+    found to have gone back, as a restored backup makes it. `era_changed`: it did since this object was
     told of it last, and messages may have been lost."""
 
     result: Literal["created", "duplicate"]
@@ -307,7 +307,7 @@ class Fetched:
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
     """`OK`: these messages do not come again. `stale`: nothing was changed, for they were acknowledged
-    before, or the channel has not come to them (any more), or has others instead; `era_changed` tells
+    before, or the channel has not come to them (any more), or has others instead. `era_changed` tells
     that it went back. Then fetch again."""
 
     result: Literal["OK", "stale"]

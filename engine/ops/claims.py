@@ -38,7 +38,7 @@ NOTHING_SPECIAL = Attributes("")
 @immutable
 class Claim(Operation, script="claim"):
     """Lease up to `most` jobs of these classes, of which a worker names at most 15 (rule 22). At most
-    `crashed_max` of the jobs have a crash behind them: a worker runs one of those at a time, and the others
+    `crashed_max` of the jobs have a crash behind them: a worker runs one of those at a time. The others
     may be run elsewhere (rule 12). With `priorities` only jobs with one from the first to the second.
     `worker`: what the worker is, for models that look at the routing of each job (None: nothing special).
     (incarnation, counter) is the identity (rule 4).
@@ -366,7 +366,7 @@ class Sweep(Operation, script="sweep", slots={"most_ms": "sleep_max_ms"}):
 
 @immutable
 class ReapLost(Operation, script="reap_lost"):
-    """Reap the leases of lost workers: their control connections are gone, and they have named no other
+    """Reap the leases of lost workers: their control connections are gone. They have named no other
     since. (incarnation, counter) is the identity, void after `not_after_ms`. `start_ms` and `start_id`: where
     the page before has ended; '' for the first one."""
 
@@ -403,9 +403,9 @@ _SWEPT_KINDS = ("reaped", "buried", "corrupt")
 class Swept:
     """The leases that were reaped, each with the job's crash counter. `buried`: ids that had crashed too
     often; `corrupt`: ids that the script could not read and buried. Where a sweep was cut off, an id may
-    stand there without its lease. `promoted`: how many due jobs became claimable; `due`: the first of the
-    schedules that are due; `version` of the updates; `leads`: the caller is the leader; `watched`: the
-    control connections that the caller is to look at; `goes_on`: where the next page of a ReapLost starts."""
+    stand there without its lease. `promoted`: how many due jobs became claimable. `due`: the first of the
+    schedules that are due. `version` of the updates. `leads`: the caller is the leader. `watched`: the
+    control connections that the caller is to look at. `goes_on`: where the next page of a ReapLost starts."""
 
     srv_us: int
     sleep_ms: int

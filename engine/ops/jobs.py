@@ -275,9 +275,9 @@ _LETTERS: dict[int, Any] = {
 
 class Enqueued(NamedTuple):
     """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or
-    the job `holder` has the unique key or opened the window of the dedup key; `state` and `fence` say what
-    became of that job (`gone`: nothing is left of it). `refused`: the call came too late and was not applied;
-    `orphan`: nor was this one, because its parent `holder` is not known; nor `moved`: new
+    the job `holder` has the unique key or opened the window of the dedup key. `state` and `fence` say what
+    became of that job (`gone`: nothing is left of it). `refused`: the call came too late and was not applied.
+    `orphan`: nor was this one, because its parent `holder` is not known. Nor `moved`: new
     jobs go into other shards, of which there are `holder`. `job` is the id of the call; in what a queue
     returns, that of the job that is there, so it is `holder` for a duplicate."""
 

@@ -25,7 +25,7 @@ _DUE_DIGITS = 10
 @immutable
 class Count(Operation, script="counts", label="counts", goes="all"):
     """Count the jobs in each state; with classes, of the waiting ones only those in them. Of many lanes one
-    call counts a part: `cursor` is what the call before has answered, and the waiting jobs are the sum of all
+    call counts a part: `cursor` is what the call before has answered. The waiting jobs are the sum of all
     calls. With `worker` and `priorities` those models that look at the routing of each job count only what
     this worker may run."""
 
@@ -57,7 +57,7 @@ class Count(Operation, script="counts", label="counts", goes="all"):
 class Counts:
     """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked`
     wait for others to finish; `handing` have ended, and those are still to be told. `finished_kept` are the
-    last 1,000 that finished; `finished`, `dead_total`, `expired` and `skipped` (by `skip_on`) count all that
+    last 1,000 that finished. `finished`, `dead_total`, `expired` and `skipped` (by `skip_on`) count all that
     ever were, `data_losses` how often processes found that the server went back. `cursor` says that these are
     not all lanes; a queue's `counts` have them all. `done` and `buried` are former names of two of them."""
 
@@ -129,7 +129,7 @@ LISTED = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished"
 
 @immutable
 class Page(Operation, script="page", label="list of jobs", slots={"newest": "newest_first"}, goes="each"):
-    """One page of the jobs in a state: their ids, or with `names` how many of them each name has; those of
+    """One page of the jobs in a state: their ids, or with `names` how many of them each name has. Those of
     waiting jobs come in parts, of which `cursor` is the next one."""
 
     state: str
@@ -272,8 +272,8 @@ _SEEN_STATES = get_args(SeenState)
 @immutable
 class Seen:
     """What became of a job: `state` is pending, finished, cancelled, discarded, skipped, expired, rejected
-    (turned away by another job), dead, kept (nothing is left but its record) or gone; `ended_ms` is 0 where
-    the server does not know it any more. `record` is its result as it is stored, empty where there is none;
+    (turned away by another job), dead, kept (nothing is left but its record) or gone. `ended_ms` is 0 where
+    the server does not know it any more. `record` is its result as it is stored, empty where there is none.
     `error` is the last one of a dead job, or of one that was skipped."""
 
     srv_us: int
@@ -412,7 +412,7 @@ class PauseInfo:
 class LimitInfo:
     """A limit, and how far it is used up.
 
-    It is of all jobs of a `name`, or of all with a `key`; a key without a limit of its own, which has that of
+    It is of all jobs of a `name`, or of all with a `key`. A key without a limit of its own, which has that of
     `*`, is there while lanes wait for it, and `inherited`. `concurrency`, `rate`, `per_ms` and `window` are
     as `set_limit` was given them, 0 where that is not limited. `in_hand` leases count against it, `used` of
     `rate` units are used up in the window, `free_ms` is when units come free (ms, server time; 0: there are

@@ -81,9 +81,9 @@ HANDLERS_TOLD = 100
 @frozen
 class WorkerInfo:
     """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases,
-    of which `jobs` are at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names;
-    `priorities` the least and the greatest that it claims, None: all; `routing` what targets and routes of
-    jobs ask for; `paused` and `gate_closed`: whether a pause or its gate kept it from claiming when it beat.
+    of which `jobs` are at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names.
+    `priorities` the least and the greatest that it claims, None: all. `routing` what targets and routes of
+    jobs ask for. `paused` and `gate_closed`: whether a pause or its gate kept it from claiming when it beat.
     On an old keyspace those that the registry of the format lists come behind the others, with their names as
     incarnations and 0 for what is not known. `unreadable` says why a beat that somebody else has written
     cannot be read."""
@@ -229,8 +229,8 @@ class ReleaseLock(LockOperation, script="lock_release", slots={"op": "token"}):
 
 @immutable
 class LockReply:
-    """`held`: until `until_ms`, under this fence; `released`; `taken`: by somebody else until then; `lost`:
-    it was not held any more; `refused`: the call came too late."""
+    """`held`: until `until_ms`, under this fence; `released`; `taken`: by somebody else until then. `lost`:
+    it was not held any more. `refused`: the call came too late."""
 
     srv_us: int
     result: LockResult

@@ -335,7 +335,7 @@ def _infos(raw: Sequence[bytes]) -> list[QueueInfo]:
 # -- Locks that processes share, beside the jobs of a queue (BN20, MQ23, MQ24): for work that should be
 # done once at a time.
 #
-# Like a job's lease, a lock ends by time, so its holder may be overtaken without knowing: what must not be
+# Like a job's lease, a lock ends by time. So its holder may be overtaken without knowing: what must not be
 # done twice is guarded by the lock's `fence`, which rises with each holder (rule 6).
 
 TTL_MS_MAX = 86_400_000

@@ -263,7 +263,7 @@ class EraWatch:
 
 
 class ShardsWatch(EraWatch):
-    """The watch of a queue in several shards. Handshakes ask for shard 0; of the others it notices, at the
+    """The watch of a queue in several shards. Handshakes ask for shard 0. Of the others it notices, at the
     next job that is enqueued there, that a sequence of theirs is given again."""
 
     def __init__(self, queue: str, model: Model) -> None:

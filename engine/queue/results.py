@@ -2,8 +2,8 @@
 losing a wake-up.
 
 Who waits looks and registers in one step of the server (`look.lua`), and then blocks on a stream of its
-own, which the script that ends the job writes to. Reading a stream takes nothing away, so a lost reply is
-read again; and every block is followed by another look, at the latest after `BLOCK_MS`, so that also a
+own, which the script that ends the job writes to. Reading a stream takes nothing away. So a lost reply is
+read again. And every block is followed by another look, at the latest after `BLOCK_MS`, so that also a
 server that has forgotten everything leaves nobody waiting."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Result(Generic[T]):
     not kept any more.
 
     `outcome`: finished, dead (it failed or crashed too often, and may be requeued), cancelled, discarded (by
-    its handler, or after its death), skipped (by its `skip_on`), or expired before anybody had started it;
+    its handler, or after its death), skipped (by its `skip_on`), or expired before anybody had started it.
     `error` is the last error of a dead or skipped job as text. `ended_ms` is server time and 0 where nobody
     knows it any more; `took_ms` is how long the handler ran, None where no value is kept. `kept` is False
     where the task says that it returns something and that is not there. `unreadable` says why what is stored
@@ -225,7 +225,7 @@ class Waiting:
         return max(1, min(BLOCK_MS, self.left_ms))
 
 
-# -- Who listens for the ends of jobs. A thread or greenlet blocks on a stream of its own; the tasks of an
+# -- Who listens for the ends of jobs. A thread or greenlet blocks on a stream of its own. The tasks of an
 # event loop share one stream, which one task reads, and so one connection, however many of them wait.
 
 

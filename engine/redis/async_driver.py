@@ -128,7 +128,7 @@ class AsyncDialer:
 
     async def read(self, connection: Connection, count: int, replies: list[Any], patience: Patience) -> None:
         """Put the next replies of a connection into `replies`, errors that the server sent among them. A
-        failure of the connection is raised, also TimeoutError for a reply that does not come in time; what
+        failure of the connection is raised, also TimeoutError for a reply that does not come in time. What
         came before it is in the list."""
         while len(replies) < count:
             try:
@@ -161,7 +161,7 @@ SILENT_NS = 20_000_000
 
 class PipelinedConnection:
     """A connection on which exchanges are under way, one or several. Their replies come in the order in which
-    they were written, so each is written as a whole, also when the client has to wait for room in its buffer,
+    they were written. So each is written as a whole, also when the client has to wait for room in its buffer,
     before the next one begins, and waits for its time to read. When the connection fails, it fails for all of
     them."""
 
@@ -331,7 +331,7 @@ class AsyncConnections:
     async def retire(self, pipelined: PipelinedConnection) -> None:
         """End an exchange, and begin no further one on its connection, which lacks a script. Those under way
         still read what the server answered: their calls would have an unknown outcome otherwise. The idle
-        connections most likely lack it too, and a call would meet one after the other: the next one is a new
+        connections most likely lack it too. A call would meet one after the other: the next one is a new
         one, whose handshake loads the scripts."""
         self._share_no_more(pipelined)
         pipelined.retired = True

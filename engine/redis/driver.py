@@ -254,7 +254,7 @@ if hasattr(os, "register_at_fork"):
 
 def break_off(connection: Connection) -> None:
     """End a connection that another thread may use: closing it from here would leave the one who reads
-    without a socket, so it ends as if the server had closed it."""
+    without a socket. So it ends as if the server had closed it."""
     sock = connection._sock
     if sock is not None:
         with contextlib.suppress(OSError):

@@ -313,7 +313,7 @@ def _name(call: Call[Any]) -> str:
 # -- What a driver does next with one call: send it, wait, or give up. Pure decisions, no socket (rules 5
 # and 31).
 #
-# Every call of the engine carries an identity that makes a second send harmless, so a call without an answer
+# Every call of the engine carries an identity that makes a second send harmless. So a call without an answer
 # is sent again until its deadline. What is unknown after that is said to be unknown.
 
 _PAUSE_FIRST_MS = 10
@@ -422,7 +422,7 @@ class Delivery:
 #
 # A call that a replica has not confirmed is sent again by its identity, and its outcome is unknown in the
 # end. Such a repeat may find nothing left to write, and WAIT on a new connection then says 1 with the replica
-# frozen; so each send writes one key as well.
+# frozen. So each send writes one key as well.
 
 
 class NotReplicated(Exception):

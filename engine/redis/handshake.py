@@ -30,8 +30,8 @@ _NAMES_IN_INFO = {"version": "redis_version"}
 
 
 class Handshake:
-    """`commands` go out in one piece; `conclude` takes their replies, errors among them, in the same order,
-    and returns what is to follow, again in one piece: all scripts are half a megabyte, so only those are sent
+    """`commands` go out in one piece. `conclude` takes their replies, errors among them, in the same order,
+    and returns what is to follow, again in one piece: all scripts are half a megabyte. So only those are sent
     that the server lacks. After a fault many connections are made at once. `replicated`: calls wait for a
     replica, so the era of the server must be known."""
 

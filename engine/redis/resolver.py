@@ -254,7 +254,7 @@ if hasattr(os, "register_at_fork"):
 # -- Finds the node of each slot of a cluster. Nodes that see the cluster as `ok` are asked; where they
 # differ, most of them count.
 #
-# A node that answers MOVED knows better at once: the next call goes where it points, and the new node must
+# A node that answers MOVED knows better at once: the next call goes where it points. The new node must
 # say the right node id.
 
 #: So many nodes are asked at once, at most.

@@ -1,7 +1,7 @@
 """The script loader: reads a model's folders of `lua/`, holds each script to its header, and links the
 functions that it uses.
 
-A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the loader puts a
+A script's header is its signature. It lists every KEYS and ARGV slot by name, in order. The loader puts a
 local of that name for each of them before the body, a number where the description begins with `number:`. It
 refuses a script that does not use one of them, or uses a name that nobody declares. A name with a count
 stands for a repeated group of slots (`items  2 for each item: ...`); groups come last, in their order.
@@ -106,7 +106,7 @@ CONSTANTS: Mapping[str, int] = {
     "U48_MAX": (1 << 48) - 1,
 }
 _CONSTANT = re.compile(rf"\b(?:PIECE|{'|'.join(CONSTANTS)})\b")
-#: Of pieces of scripts that are kept while others are linked: all models together have some 1,200, and a
+#: Of pieces of scripts that are kept while others are linked: all models together have some 1,200. A
 #: process may load changed folders again and again.
 _PIECES_MAX = 2_048
 #: The words of Lua, what the server provides, and the constants.

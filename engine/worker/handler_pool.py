@@ -62,7 +62,7 @@ BatchEndedTold = Callable[[tuple[HandlerEnded, ...], Place], Any]
 
 
 class HandlerPool:
-    """The handlers that run. At most `places` run at once and one more inline, which its user sees to; plain
+    """The handlers that run. At most `places` run at once and one more inline, which its user sees to. Plain
     functions run in `threads`, each of which `serve` gives its first run, and coroutines on `loop`.
     `processes`: in as many child processes instead, which are replaced after `child_max_jobs` each (0 =
     never). While none of them starts, what was to run goes back by `not_started`. `ended` is told of runs,

@@ -441,7 +441,7 @@ class Runs:
         return job
 
     def _soften_plain(self, leased: LeasedJob, job: Job) -> None:
-        """The soft timeout of a run in a thread is over: its job says so, and nothing interrupts it, which is
+        """The soft timeout of a run in a thread is over: its job says so. Nothing interrupts it, which is
         said once of each name."""
         job.end_soon()
         lease, name, mine = leased.lease, leased.name, object()

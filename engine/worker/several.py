@@ -215,7 +215,7 @@ class Ends:
 # beat rarely. So somebody has to notice when that leader dies with jobs in hand. That is the process that
 # leads shard 0, which is looked after as any queue is: it also looks after the leaders of all other shards.
 #
-# The record of the shards is read every few seconds; when the queue is resharded, workers of new shards
+# The record of the shards is read every few seconds. When the queue is resharded, workers of new shards
 # begin, and those of former ones stop once these are empty.
 
 #: Between two looks at the record.

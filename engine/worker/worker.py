@@ -226,7 +226,7 @@ class Worker:
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
         """Work until stopped by `stop`, SIGTERM or SIGINT. With `burst`, until no job waits that it has a
-        handler for and may run, and none is delayed or leased; without `delayed`, until none can be claimed
+        handler for and may run, and none is delayed or leased. Without `delayed`, until none can be claimed
         now. A second signal stops at once.
 
         Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again, as after
@@ -510,7 +510,7 @@ def _new_incarnation() -> str:
 
 
 # -- A worker that runs no jobs: it promotes, reaps and ticks. The worker that leads does that as well, so
-# a queue with workers needs none; one keeps delayed jobs, lost leases and schedules going where no worker
+# a queue with workers needs none. One keeps delayed jobs, lost leases and schedules going where no worker
 # is up, or where they are all busy elsewhere.
 
 

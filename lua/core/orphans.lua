@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Reap the leases of workers whose heartbeats have stopped, before the leases expire. A pass over `active`,
--- one page per call. A recent claim or renewal counts as a sign of life: the lease stays, and its worker
+-- one page per call. A recent claim or renewal counts as a sign of life: the lease stays. Its worker
 -- counts as alive for the rest of a heartbeat's time. Workers renew as often as they send heartbeats, but on
 -- another connection, so a worker counts as dead only if both are lost. After a stall of the server nothing
 -- is reaped until workers could send heartbeats again (rule 11). If a worker is alive after all, the fencing

@@ -132,7 +132,7 @@ def _to_sentry(error: BaseException, about: Mapping[str, str]) -> None:
 # attributes of DSPS for channels.
 #
 # A request is a span `GET /channel/{channel}/...` (kind SERVER), a delivery of a webhook a span `PUT` (kind
-# CLIENT); between them are the spans of the job that carries it (`engine.opentelemetry`), all in the trace of
+# CLIENT). Between them are the spans of the job that carries it (`engine.opentelemetry`), all in the trace of
 # the publisher. Times are histograms in seconds.
 
 #: Bounds of the conventions, and those of long polls.

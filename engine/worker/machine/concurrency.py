@@ -52,7 +52,7 @@ class Sharing:
     """Several queues share the `places` of one worker process: it decides which of them gets a place that is
     free.
 
-    Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27: a
+    Pure code but for a lock: each queue has a machine of its own. The machines run in threads (rule 27: a
     queue is in one slot of a cluster, so each is claimed by itself). `strict`: a queue is claimed only while
     those before it have nothing. `weighted`: while several have work, in proportion to their weights.
     `shuffle`: each time one of those that may have work, by chance.
@@ -138,7 +138,7 @@ class Sharing:
 
     def _next(self) -> Share | None:
         """The queue that gets the next place."""
-        # One whose claim is on its way may want more, and its answer says so: the others wait for that, or
+        # One whose claim is on its way may want more. Its answer says so: the others wait for that, or
         # else whoever is answered fastest would get the most places.
         now_s = time.monotonic()
         wanting = [

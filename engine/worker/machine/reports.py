@@ -208,7 +208,7 @@ _ROW = [0] * 131
 class RunStatistics:
     """How long the handlers of each name took, until it is reported.
 
-    It must cost next to nothing for a job, so a run adds to a row of counters in memory; no job has a call of
+    It must cost next to nothing for a job. So a run adds to a row of counters in memory. No job has a call of
     its own. Statistics may be lost, with a worker or an unanswered report. They are never counted
     twice: a sent report keeps its identity and content until it is answered or void. A new incarnation starts
     afresh.

@@ -185,7 +185,7 @@ local function expire_job(prefix, job, id, now_ms, virtual_time, wakes, events)
 end
 
 -- Expire jobs that no worker has started in time, at most `most`, the earliest first (rule 38). An entry of
--- `expiring` begins with the sequence of its job, as in `due`, so a leftover of an enqueue that was cut off
+-- `expiring` begins with the sequence of its job, as in `due`. So a leftover of an enqueue that was cut off
 -- matches no later job of that id. The claim that starts a job removes its entry. If an older engine has not
 -- removed it, the job is left alone. Returns how many entries were handled.
 local function expire_due(prefix, now_ms, most, virtual_time, wakes, events)

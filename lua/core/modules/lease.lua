@@ -159,7 +159,7 @@ local function token_states(items)
 end
 
 -- Store the results of the jobs that end now, before their tombstones: after a cut-off in between the token
--- still holds, and the next copy writes both.
+-- still holds. The next copy writes both.
 local function store_results(items, results, now_ms)
   local prefix, keys_at, arguments_at, count = items.prefix, items.keys_at, items.arguments_at, items.count
   local seals, leaves, feeding, id_at = items.seals, items.leaves, items.feeding, #prefix + 5

@@ -43,7 +43,7 @@ local function notify_settings(prefix, now_ms)
 end
 
 -- Wake the callers that wait for the end of a job, each by a stream that its look.lua call has created. A
--- caller that misses it finds the end when it polls again, so an error here must not fail the script that has
+-- caller that misses it finds the end when it polls again. So an error here must not fail the script that has
 -- ended the job.
 local function notify_waiters(prefix, id)
   local key = prefix .. 'waits:' .. id

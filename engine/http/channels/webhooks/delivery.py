@@ -191,7 +191,7 @@ def _tls() -> ssl.SSLContext:
 #
 # A publisher's call is answered when its message and these jobs are there; when it repeats the call, both are
 # duplicates. A worker in this process makes the attempts. One that fails comes again after the webhook's own
-# wait; one that is given up is a dead job, where it can be looked at and sent again as any other.
+# wait. One that is given up is a dead job, where it can be looked at and sent again as any other.
 
 log = logger("ironclaim.http")
 
