@@ -3,7 +3,7 @@
 First it copies each key, page by page, while the server tells which keys change (CLIENT TRACKING, in
 broadcast), and copies those again, until few are left. Then the server holds back writes (CLIENT PAUSE ...
 WRITE) for the milliseconds that the last of them take. The file holds all keys as of one instant if no key
-has changed since its last copy: that is what the server says at the end, and if one has, the last step is
+has changed since its last copy. That is what the server says at the end, and if one has, the last step is
 done again. So that nothing changed is seen, not believed; the pause makes it happen. It ends by itself: a
 backup that is killed holds up nobody for longer than that.
 """

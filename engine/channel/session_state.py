@@ -47,7 +47,7 @@ class SessionState:
         self._told_of_expiry = False
         #: In whole seconds.
         self.ttl_s = ttl_s
-        # A copy of a call may arrive until its deadline: by then the channel may have expired by itself, and
+        # A copy of a call may arrive until its deadline. By then the channel may have expired by itself, and
         # a lower clock says nothing new.
         self._trusted_ns = (ttl_s * 1000 - DEADLINE_MS - _MARGIN_MS) * 1_000_000
         self._now_ns = now_ns

@@ -91,7 +91,7 @@ class Opening:
 
 
 # -- How a fetch waits: it polls, rests until a storage reports a publication, and polls again. No wake-up
-# is lost: a waiting call has been listening since before its poll, and a storage that could not tell for
+# is lost. A waiting call has been listening since before its poll, and a storage that could not tell for
 # a while tells as soon as it can again.
 
 #: The longest wait, as in the original.

@@ -3,7 +3,7 @@
     from engine import Queue, models
     queue = Queue("emails", models.Bull())
 
-`Lanes` is the engine's own model and the default. The others are the keyspaces of four older job queues: a
+`Lanes` is the engine's own model and the default. The others are the keyspaces of four older job queues. A
 team that uses one of them can enqueue and process its jobs with this engine, next to its old clients. A
 feature that such a format cannot hold raises `UnsupportedFeature`; defects that the engine cannot prevent are
 the `FINDINGS` of the model's module. Only Lanes runs on a cluster.

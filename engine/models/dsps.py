@@ -2,7 +2,7 @@
 
 Choices where the original loses data, or where its document and its server differ (wire-models 2.3 and 6.1):
 
-- A subscriber whose unread messages have expired is not stuck: an index of living messages gives the next
+- A subscriber whose unread messages have expired is not stuck. An index of living messages gives the next
   clock, and messages of foreign clients, which write no index, are found with bounded work. The reply
   includes the clock that the search reached, so the caller knows which messages were lost.
 - Messages are delivered, and acknowledged, in the order of the circle of clocks, also across the wrap.

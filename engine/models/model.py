@@ -292,7 +292,7 @@ def _field_source(kind: type[Any], path: str) -> Source:
 
 # -- Ids for jobs without one: 72 random bits as 12 characters.
 #
-# So many bits that no two of the jobs that a queue knows at a time have one id: with a million of them, the
+# So many bits that no two of the jobs that a queue knows at a time have one id. With a million of them, the
 # next one meets another with a chance of 1 to 5 * 10^15. So few characters because a waiting job stores its
 # id twice.
 

@@ -256,7 +256,7 @@ class Call(Generic[T]):
 # -- An estimate of the server's time that never runs ahead of it.
 #
 # Each reply says the server's time. It is counted from the reply's *arrival*. So the estimate is early by the
-# reply's travel (rule 3): a call that is void after `not_after_ms` may be refused a little too soon, and is
+# reply's travel (rule 3). A call that is void after `not_after_ms` may be refused a little too soon, and is
 # then sent again. But a copy of it can never be accepted too late.
 
 

@@ -183,7 +183,7 @@ class Acknowledge(Operation, script="acknowledge", slots={"to": "clock", "given_
 @immutable
 class AcknowledgeReply:
     """`cursor`: that of the subscriber afterwards. `beyond`: stale because the channel has not reached that
-    clock, or not in this era, or not with the messages that were given: it went back."""
+    clock, or not in this era, or not with the messages that were given. It went back."""
 
     srv_us: int
     result: Literal["OK", "stale"] | Missing
@@ -290,7 +290,7 @@ class Fetched:
     `more_messages`: there are, or may be, further ones. `lost`: messages between the last acknowledged one
     and this receipt that have expired unread. `corrupt`: those that somebody wrote in another format; they
     are left out. `era_changed`: the channel's clock went back since this subscriber's last acknowledgement,
-    as a restored backup makes it: what was published in between may be lost, what was acknowledged may come
+    as a restored backup makes it. What was published in between may be lost, what was acknowledged may come
     again. Where publishers who had not seen what is lost have made up for it before anybody told the server,
     only a `stale` acknowledgement tells it.
     """

@@ -35,7 +35,7 @@ def class_target(route: str, target: str) -> str:
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or
 #: as a list says. A stored job has the place of its kind in this list, so new kinds come last.
 Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
-#: Of an exponential wait half is left to chance, unless the job says otherwise: jobs that failed together,
+#: Of an exponential wait half is left to chance, unless the job says otherwise. Jobs that failed together,
 #: because what they all need was away, do not all come back in the same millisecond.
 EXPONENTIAL_JITTER = 0.5
 #: What becomes of a job when one that it needs is lost: buried as well, or it goes on (rule 25).

@@ -15,7 +15,7 @@ from engine.ops.jobs import Lease
 
 @immutable
 class Beat(Operation, script="beat", patient=False):
-    """A worker lives: until `until_ms` nobody takes its leases for orphaned. 0: it has ended. (incarnation,
+    """A worker lives: until `until_ms` its leases are no orphans. 0: it has ended. (incarnation,
     counter) is the identity. `sweep_ms` is its sweep interval, by which it would find the leader silent.
     `about` is JSON for people; `others`: further incarnations whose leases it still has. `connection`: client
     id and run id of its control connection, '' where there is none by which others may see that it lives."""

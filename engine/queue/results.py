@@ -133,7 +133,7 @@ def best(job: str, looks: Iterable[Seen]) -> Result[Any] | None:
 
 
 def _record(seen: Seen) -> dict[str, Any]:
-    """The stored record, empty where there is none of this end: a job of the same id, or an earlier life of
+    """The stored record, empty where there is none of this end. A job of the same id, or an earlier life of
     this one, may have left one. Raises one of _NO_RECORD."""
     if not seen.record:
         return {}

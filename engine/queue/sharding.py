@@ -3,7 +3,7 @@ many there are.
 
 A shard is a Lanes queue of its own, in a slot of its own. Shard 0 has the name of the queue, `mails`; it
 holds the record, the schedules and the jobs of their ticks, and locks. The others share all other jobs, and
-are named by the version of the record and their number, `mails#1.3`: no
+are named by the version of the record and their number, `mails#1.3`. No
 queue of a user has a `#` in its name. No name is used again. So a client with an old record cannot write
 into a newer shard (`engine.resharding`).
 

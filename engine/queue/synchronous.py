@@ -785,7 +785,7 @@ class Workflows(Part):
         return self._queue.carry_out(workflows.cancelling(self._queue.model, id, limit))
 
     def retry(self, id: str, *, limit: int = JOBS_MAX) -> WorkflowChange:
-        """Requeue all jobs of it that are dead, parents before their children, in pieces of 100: one that was
+        """Requeue all jobs of it that are dead, parents before their children, in pieces of 100. One that was
         buried with a parent waits for it again, as with `dead.requeue`. `left` are those that stay dead, as
         there.
 
@@ -961,7 +961,7 @@ class Events(Part):
         `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of
         the iterator on. Who falls behind by more than are kept misses some. Raises Malformed at the first
         step, and so UnsupportedFeature as `last` does, and ServerUnavailable or OutcomeUnknown when the
-        server is away: then read on after the last event that came.
+        server is away. Then read on after the last event that came.
         """
         self._check_whole()
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -1364,7 +1364,7 @@ class Queue(QueueCalls):
 
         Returns Enqueued: `created`, or `duplicate` when the id was already there or another job keeps it out.
         `job` is the id of the job that is there. Raises Malformed before any I/O, ServerUnavailable when
-        nothing was applied, OutcomeUnknown when that cannot be said: with an `id` of your own the same call
+        nothing was applied, OutcomeUnknown when that cannot be said. With an `id` of your own the same call
         may be sent again, for it is there once. Without one it could be there twice. An id is known for 20 s
         after its job has finished.
         """

@@ -340,7 +340,7 @@ class AsyncConnections:
         await self._close_idle(nowait=True)
 
     async def break_off(self, pipelined: PipelinedConnection) -> None:
-        """Close a connection on which a reply may still come, and begin no further exchange on it: the client
+        """Close a connection on which a reply may still come, and begin no further exchange on it. The client
         would connect again by itself, and those under way would read the replies of that one."""
         self._share_no_more(pipelined)
         await pipelined.connection.disconnect(nowait=True)

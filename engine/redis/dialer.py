@@ -82,7 +82,7 @@ def ask(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[
 
 
 def read_replies(connection: Connection, count: int, replies: list[Any]) -> bool:
-    """Put the next replies of a connection into `replies`, errors that the server sent among them: an answer
+    """Put the next replies of a connection into `replies`, errors that the server sent among them. An answer
     that stays unread would be taken for the next call's. Returns whether there are such errors. A failure of
     the connection is raised; what came before it is in the list."""
     refused = False
@@ -388,7 +388,7 @@ Listener = Callable[[], None]
 
 class Notifier:
     """The listeners of one topic. It connects with the first listener, and disconnects some seconds after the
-    last one has left; safe across a fork: a child makes its own connection."""
+    last one has left; safe across a fork. A child makes its own connection."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
         self._endpoint = endpoint

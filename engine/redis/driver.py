@@ -65,8 +65,8 @@ Idle = list[tuple[Connection, int]]
 
 
 class Connections:
-    """A pool of handshaken connections, last in first out, safe from threads and greenlets and across a fork:
-    a child neither uses nor closes its parent's connections, and makes its own.
+    """A pool of handshaken connections, last in first out, safe from threads and greenlets and across a fork.
+    A child neither uses nor closes its parent's connections, and makes its own.
 
     `patience_ms`: how much longer than usual a reply may take. With a bound on the connections, a caller
     waits for a permit. Where the server is found by a resolver, a connection is for one node, and is closed

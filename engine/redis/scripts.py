@@ -22,7 +22,7 @@ that lacks one, and for an optional one links a function that returns nil.
 
 Each call of a script creates its functions anew, which costs more than a short command each. `RARELY` in the
 header of a file names functions that it needs in rare cases alone: `-- RARELY free_slots, bury_job`. Those
-that a script reaches in no other way are created together, when the first of them is needed: the loader puts
+that a script reaches in no other way are created together, when the first of them is needed. The loader puts
 them into one function, `rarely`, and `rarely().bury_job` in the place of their name elsewhere.
 
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does
@@ -234,7 +234,7 @@ def load_model(lua: Path, model: str, reused: Iterable[str] = ()) -> Mapping[str
     return _load(lua, model, tuple(reused), PIECE_WORDS)
 
 
-# A process reads a folder once: a service may have many queues, and all of them run the scripts that its
+# A process reads a folder once. A service may have many queues, and all of them run the scripts that its
 # first one did, also while a newer release is being installed below it. Other scripts are another folder.
 # What failed to load is read again.
 @lru_cache

@@ -350,7 +350,7 @@ def _text(word: Any) -> str:
 
 
 class _Replies:
-    """The waits of several workers whose lists lie on several nodes: each has sent its own on a connection of
+    """The waits of several workers whose lists lie on several nodes. Each has sent its own on a connection of
     its own, and one thread sees which of the replies have come."""
 
     def __init__(self, endpoint: Endpoint) -> None:

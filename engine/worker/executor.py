@@ -2,7 +2,7 @@
 executes what follows.
 
 Callers run the machine's calls, and one of them the inline handlers; the machines of several queues share
-them. Who brings a reply sends the next call or runs the next handler itself: each hand-over to another thread
+them. Who brings a reply sends the next call or runs the next handler itself. Each hand-over to another thread
 costs a switch and a wait for the interpreter lock. So a thread of the handlers reads the reply of a claim,
 and is awake when a job comes with it; and it reads that of a finish when nothing else is to run in its place.
 While a handler is on, callers take the replies and send the renewals, so that a busy one holds up neither

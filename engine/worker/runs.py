@@ -282,8 +282,8 @@ class Coroutines:
 
 
 class SoftCancel:
-    """Raises SoftTimeout in the coroutine of these jobs, once, when the soft timeout of one of them is over:
-    it cancels the task of who makes this, and `awaits` turns the cancel into that exception."""
+    """Raises SoftTimeout in the coroutine of these jobs, once, when the soft timeout of one of them is over.
+    It cancels the task of who makes this, and `awaits` turns the cancel into that exception."""
 
     def __init__(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()

@@ -232,7 +232,7 @@ class Worker:
         Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again, as after
         `stop(at_once=True)`), "empty" (burst), "recycled", "at once". Raises UnsafeServer or
         ServerUnavailable when the first connection fails, what a hook `on_start` raises, and Malformed while
-        another thread is in it: the two would take each other's updates.
+        another thread is in it. The two would take each other's updates.
         """
         burst, delayed = validate.truth("burst", burst), validate.truth("delayed", delayed)
         self._claim_run()

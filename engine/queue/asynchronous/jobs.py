@@ -359,7 +359,7 @@ class AsyncWorkflows(AsyncPart):
         return await self._queue.carry_out(workflows.cancelling(self._queue.model, id, limit))
 
     async def retry(self, id: str, *, limit: int = JOBS_MAX) -> WorkflowChange:
-        """Requeue all jobs of it that are dead, parents before their children, in pieces of 100: one that was
+        """Requeue all jobs of it that are dead, parents before their children, in pieces of 100. One that was
         buried with a parent waits for it again, as with `dead.requeue`. `left` are those that stay dead, as
         there.
 

@@ -195,7 +195,7 @@ class AsyncEvents(AsyncPart):
         `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of
         the iterator on. Who falls behind by more than are kept misses some. Raises Malformed at the first
         step, and so UnsupportedFeature as `last` does, and ServerUnavailable or OutcomeUnknown when the
-        server is away: then read on after the last event that came.
+        server is away. Then read on after the last event that came.
         """
         self._check_whole()
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]

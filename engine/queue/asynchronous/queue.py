@@ -185,7 +185,7 @@ class AsyncQueue(AsyncQueueCalls):
 
         Returns Enqueued: `created`, or `duplicate` when the id was already there or another job keeps it out.
         `job` is the id of the job that is there. Raises Malformed before any I/O, ServerUnavailable when
-        nothing was applied, OutcomeUnknown when that cannot be said: with an `id` of your own the same call
+        nothing was applied, OutcomeUnknown when that cannot be said. With an `id` of your own the same call
         may be sent again, for it is there once. Without one it could be there twice. An id is known for 20 s
         after its job has finished.
         """

@@ -22,7 +22,7 @@ PATIENCE_S = 1.0
 
 
 class Share:
-    """The part that one queue has of the places of a group: its machine asks here before it claims, reports
+    """The part that one queue has of the places of a group. Its machine asks here before it claims, reports
     what it holds, and says how many jobs a claim has brought. See `Sharing`."""
 
     def __init__(self, sharing: Sharing, number: int) -> None:

@@ -431,7 +431,7 @@ class WorkerMachine:
 
     def _lingers(self, now_ns: int) -> bool:
         """Whether finishes wait for others to travel with, for 5 ms. They do while more jobs wait for a
-        handler than have ended: the next jobs are here before the last of these has started (rule 21)."""
+        handler than have ended. The next jobs are here before the last of these has started (rule 21)."""
         return not self._stopping.on and self._acknowledgements.lingers(self._lease_table.startable, now_ns)
 
     def _next_claim(self, now_ns: int) -> Claim | None:
@@ -597,7 +597,7 @@ class WorkerMachine:
             return counts.waiting + counts.delayed + on == 0
         if on or self._claiming.wants_jobs or "work" in self._in_flight.busy:
             return False
-        # The last claim may be older than the last finish, which has let go of a child: a claim that is sent
+        # The last claim may be older than the last finish, which has let go of a child. A claim that is sent
         # now would find it.
         self._last_look = self._room(now_ns) and self._claiming.look_again()
         return not self._last_look

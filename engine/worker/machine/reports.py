@@ -23,7 +23,7 @@ JOBS_TOLD = 100
 #: A stop waits at most this long for the answer to its leave: the beats run out by themselves.
 LEAVE_MS = 1_000
 #: A failed report is sent again after this pause, a heartbeat after the first one, then after twice as long
-#: up to this: one that names another control connection has to arrive before the next look (AGAIN_MS of
+#: up to this. One that names another control connection has to arrive before the next look (AGAIN_MS of
 #: sweeping.py).
 _AGAIN_MS = 1_000
 _FIRST_AGAIN_MS = 100

@@ -274,7 +274,7 @@ PROMPT_MS = 250
 VOID_MS = 500
 #: So many looks in a row that were not answered, or refused, are the last ones until the next connection.
 FAILED_LOOKS_MAX = 3
-#: A worker whose lease was reaped names no connection for so long: the server may have lost the one that this
+#: A worker whose lease was reaped names no connection for so long. The server may have lost the one that this
 #: worker still holds, and its socket finds that out in half of this time (KEEP_ALIVE_S of
 #: engine/redis/dialer.py).
 DOUBT_MS = 10_000

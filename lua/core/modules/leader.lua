@@ -33,7 +33,7 @@ end
 -- Leader election, at each heartbeat: the leader stays unless it counts as dead; then the caller of this
 -- heartbeat succeeds it. Returns the leader's incarnation, false for a new one; the time (ms) at which the
 -- caller checks the leader, now for one that leads itself; and the field that keeps this time, or nil.
--- slot_ms: the caller's own time slot if that has not come yet, else nil
+-- slot_ms: the caller's own watch slot if that has not come yet, else nil
 local function elect_leader(beat, state, leads, slot_ms, now_ms)
   if leads == beat.incarnation then return leads, now_ms end
   -- anchor: silent-leader-is-succeeded

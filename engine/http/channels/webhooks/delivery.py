@@ -35,7 +35,7 @@ from engine.version import __version__
 from engine.worker.worker import Worker
 
 # -- Keeps deliveries away from addresses that are not of the internet (SSRF). A name is resolved once,
-# every address that it has is checked, and the delivery connects to a checked address: a name that leads
+# every address that it has is checked, and the delivery connects to a checked address. A name that leads
 # elsewhere a moment later (DNS rebinding) gains nothing.
 
 #: Name and port -> its addresses.

@@ -196,7 +196,7 @@ local function wire_promote(w, id)
 end
 
 -- Active jobs whose runners are gone. Overseers of HEAD write their id into the hash, and a heartbeat into
--- `overseers` every 20 s. By their own rule one without a heartbeat for 100 s is dead. v2 writes neither: its
+-- `overseers` every 20 s. By their own rule one without a heartbeat for 100 s is dead. v2 writes neither. Its
 -- entries come back only after `adopt_after_ms`, where that is set. Ids without a hash can never run: they
 -- are removed from `pending`.
 
