@@ -25,7 +25,7 @@
 --       crashes
 -- USES core/call: check_types, server_us
 --      core/history: notes_kept
---      core/sweep: reap_job, swept_before, reap_orphans
+--      core/sweep: reap_job, reap_orphans, swept_before
 --      core/wake: append_events, wake_push
 
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {}, { swept })

@@ -28,7 +28,7 @@
 --       reaped | buried | corrupt, id, fence, nonce, crashes
 -- USES core/call: check_types, server_us
 --      core/history: notes_kept
---      core/sweep: reap_job, swept_before, reap_leases
+--      core/sweep: reap_job, reap_leases, swept_before
 --      core/wake: append_events, wake_push
 
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {},

@@ -14,7 +14,7 @@
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
 -- USES core/call: check_types
---      core/sweep: swept_before, reap_orphans
+--      core/sweep: reap_orphans, swept_before
 --      core/wake: append_events, wake_push
 --      foreign/ends: reap_foreign
 --      foreign/format: format_now
