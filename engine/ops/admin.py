@@ -263,11 +263,17 @@ _ALTERED_RESULTS = get_args(AlteredResult)
 
 
 class Altered(NamedTuple):
-    """What came of one job: `done`; `changed` when it was in another `state` (`gone`: no such job is known,
-    and `unknown` is true), so that nothing was done; `held` when the job `holder` has its unique key by now;
-    `corrupt` when nobody can read it, so that it cannot run; `orphan` when its parent `holder` is lost still,
-    or not known any more. Of a requeue with children, `children` went back to wait for their parents, and
-    `left` others that were buried with a parent stay dead."""
+    """What came of one job.
+
+    - `done`
+    - `changed`: nothing was done, because it was in another `state`; `gone`: no such job is known, and
+      `unknown` is true
+    - `held`: the job `holder` has its unique key by now
+    - `corrupt`: nobody can read it, so it cannot run
+    - `orphan`: its parent `holder` is lost still, or not known any more
+
+    Of a requeue with children, `children` went back to wait for their parents, and `left` others that were
+    buried with a parent stay dead."""
 
     job: str
     result: AlteredResult

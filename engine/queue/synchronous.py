@@ -830,13 +830,13 @@ class Schedules(Part):
         schedules at each start. `job_name` may also be a task, with its options; a task without a payload is
         called without arguments, else with `task.payload(...)`.
 
-        One of three says when it ticks: `cron`, in the dialect of crontab(5), five fields (minute, hour, day,
-        month, weekday), or six of which the *first* is the second; `every_ms`, at least 100; or `months`, on
-        the day and at the time of day of the start (31 January, 28 February, 31 March). `zone` is an IANA
-        name, for cron and months. Nothing ticks before `start_ms` (server time), from which intervals count
-        without drift; 0: from now. A time of day that the clocks skip ticks once right after the gap, one
-        that comes twice ticks the first time. A cron expression for every hour follows the clock on the wall
-        instead.
+        One of three says when it ticks. `cron` has five fields in the dialect of crontab(5) (minute, hour,
+        day, month, weekday), or six of which the *first* is the second. `every_ms` is at least 100. `months`
+        ticks on the day and at the time of day of the start (31 January, 28 February, 31 March). `zone` is an
+        IANA name, for cron and months. Nothing ticks before `start_ms` (server time), from which intervals
+        count without drift; 0: from now. A time of day that the clocks skip ticks once right after the gap,
+        one that comes twice ticks the first time. A cron expression for every hour follows the clock on the
+        wall instead.
 
         Where nobody saw the first due tick for more than `late_ms`, `missed="once"` runs the last one for
         all, `"all"` runs each, `"skip"` those that are not late. At most the last 100 run. Each of the

@@ -1,6 +1,6 @@
 """A worker's claims and waits: their identity, the classes that they name, and how long a wait blocks on the
-server; whether a claim is worth sending (`Claiming`), is allowed (`Allowance`), and for how many jobs
-(`Prefetch`); then `CallsInFlight`, one of each kind at most. Pure code, a part of the state machine."""
+server. `Claiming` says whether a claim is worth sending, `Allowance` whether it is allowed, and `Prefetch`
+for how many jobs. `CallsInFlight` has one of each kind at most. Pure code, a part of the state machine."""
 
 from __future__ import annotations
 
