@@ -24,7 +24,7 @@ from engine.ops.base import Call
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.queue.producing import draft
 from engine.redis.endpoint import DEADLINE_MS
-from engine.redis.exchange import Delivery, GiveUp, Trouble, Verdict
+from engine.redis.exchange import Delivery, GiveUp, NoReply, Trouble
 from ironclaim_client import errors
 from ironclaim_client.jobs import Jobs
 from ironclaim_client.replies import member
@@ -88,7 +88,7 @@ class HttpQueue:
                 trouble = TROUBLES.get(type(error), Trouble.FAULT)
                 step = delivery.after(trouble, str(error), time.monotonic_ns())
                 if isinstance(step, GiveUp):
-                    failure = engine.OutcomeUnknown(str(error)) if step.verdict is Verdict.UNKNOWN else error
+                    failure = engine.OutcomeUnknown(str(error)) if step.outcome is NoReply.UNKNOWN else error
                     break
                 time.sleep(step.after_ms / 1_000)
         if self._recorder:

@@ -125,7 +125,7 @@ KINDS: dict[str, FaultKind] = {
             SLACK_MS,
             "witness",
             HEARD_MS,
-            "what the primary answered while nothing reached its replicas, and until its clients heard of the new one",
+            "what the primary answered while nothing reached its replicas, and until its clients were told of the new one",
         ),
         # A write that a replica has confirmed outlives every failover but this one: a primary that is only cut off from its
         # sentinels may still reach the replica that was not promoted, and gets its confirmation.
@@ -134,7 +134,7 @@ KINDS: dict[str, FaultKind] = {
             BEHIND_MS,
             "witness",
             HEARD_MS,
-            "what the old primary answered until its clients heard of the new one",
+            "what the old primary answered until its clients were told of the new one",
         ),
         FaultKind("slot-move", SERVERS, "calls follow a slot while it moves", 6, (CLUSTER,)),
         FaultKind("server-restart", SERVERS, "a server that was away is found again", 4, (AOF,), usual=(CHANNELS,)),

@@ -26,7 +26,7 @@ A drill carries out faults of these kinds. No fault believes its own injection: 
 a run whose faults were not seen to take effect, or not seen to heal, is `unknown` (checks H1 and H2 of
 [verification](verification.md)). *Seconds* are about the time from the injection until it is seen to have healed. A kind may come
 *during* another one where neither hides what shows the other; the two then hit different processes. *Loss* is what a kind may
-cost of the acknowledged writes, by durability; it is written into the run's spec before the load begins, and whatever else is
+cost of the acknowledged writes, by durability. It is written into the run's spec before the load begins, and whatever else is
 lost is a violation.
 
 """

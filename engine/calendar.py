@@ -1,18 +1,18 @@
 """When a schedule ticks next: pure, from its timing and a server time. Times are ms since 1970. The ticks of
-a cron expression are whole seconds; those of an interval are multiples of it, counted from its anchor, so
+a cron expression are whole seconds. Those of an interval are multiples of it, counted from its anchor, so
 they do not drift (rule 24).
 
-The rule for clocks that are put forward or back, declared here and proved against an oracle in the tests:
+The rule for clocks that are put forward or back, proved against an oracle in the tests:
 
 - A time of day that comes twice ticks the first time only. One that is skipped ticks once, at the instant
   after the gap, however many ticks fell into it.
 - An expression that ticks in every hour of the day follows the clock on the wall: what comes twice ticks
-  twice, and what is skipped does not tick. So an hourly job stays hourly.
+  twice. What is skipped does not tick. So an hourly job stays hourly.
 - A monthly tick keeps the anchor's day and time of day in its zone. A shorter month ticks on its last day,
   and the one after it has the anchor's day again.
 - Intervals in ms know no zone.
 
-What an expression names is in `engine/calendar.py`, as if all days had 24 hours."""
+What an expression names is decided below, as if all days had 24 hours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #
 # The dialect is that of crontab(5), and the guide about schedules has it in a table. It is decided here and
 # not by croniter, because croniter reads several forms as something else, and differs from version to version
-# even in what 7 is; it knows the names of months and days. What cannot be read, or names no day of any year,
+# even in what 7 is. It knows the names of months and days. What cannot be read, or names no day of any year,
 # is refused with the reason.
 
 DAY_S = 86_400

@@ -54,7 +54,7 @@ class Malformed(EngineError, ValueError):
     """A value is outside its bound. Nothing was sent.
 
     Fields: `field` names the option, `value` is what was given, `bound` says what is allowed. `private`: the
-    value is of a job or a message, so no text shows it: the message has its type and size instead, or what
+    value is of a job or a message. So no text shows it: the message has its type and size instead, or what
     `said` says of it. `unfit`: it is what a job came with, so that no further run can help.
     """
 
@@ -358,7 +358,7 @@ def utf8(text: str) -> bytes:
 
 
 def utc(ms: int) -> datetime:
-    """A time of the server as a calendar has it; one beyond the year 9999 or before the year 1 is the end of
+    """A time of the server as a calendar has it. One beyond the year 9999 or before the year 1 is the end of
     that calendar."""
     try:
         return EPOCH + timedelta(milliseconds=ms)
@@ -394,7 +394,7 @@ def _sayable(value: object, depth: int) -> Any:
 # -- Urls and other texts without the passwords in them, for errors, logs, and what commands print. One
 # place for all of them.
 #
-# A password may hold any character, so it cannot be found by reading a url as a url: what could belong to one
+# A password may hold any character. So it cannot be found by reading a url as a url: what could belong to one
 # is left out.
 
 HIDDEN = "***"

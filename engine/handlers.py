@@ -16,7 +16,7 @@ from engine.hooks import RunHooks
 from engine.job import Job
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import FAILED, ErrorMatches, ErrorRules, Verdict, verdict_of
+from engine.outcomes import FAILED, ErrorMatches, ErrorRules, RunRequest, request_of
 from engine.parameters import TypedJob
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as
@@ -209,7 +209,7 @@ class Handlers:
         """What a run has left behind, with the wait of this registry where it has one and the handler has not
         said its own. For a name that was included, the registry that it comes from is asked first."""
         backoff = self._backoff_of(leased.name)
-        if backoff is None or fault.verdict.asked:
+        if backoff is None or fault.request.asked:
             return fault
 
         def wait_ms() -> int | None:
@@ -222,7 +222,7 @@ class Handlers:
         said = ("job %s: the back-off of its handlers failed, so the job's own is taken", leased.lease.job)
         delay_ms = spared(wait_ms, otherwise=None, log=log, said=said)
         return (
-            fault if delay_ms is None else fault._replace(verdict=fault.verdict._replace(delay_ms=delay_ms))
+            fault if delay_ms is None else fault._replace(request=fault.request._replace(delay_ms=delay_ms))
         )
 
     def _backoff_of(self, name: str) -> Callable[[int, str], int | None] | None:
@@ -348,7 +348,7 @@ class Fault(NamedTuple):
 
     error: str
     trace: str
-    verdict: Verdict = FAILED
+    request: RunRequest = FAILED
 
 
 def fault_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> Fault:
@@ -360,11 +360,11 @@ def fault_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> Fault:
         # Whatever its text raises, as in `describe`.
         lines = "".join(traceback.format_tb(BaseException.__dict__["__traceback__"].__get__(failure)))
     try:
-        verdict = verdict_of(failure, rules)
+        request = request_of(failure, rules)
     except BaseException:
         # Of a class whose attributes raise when they are read.
-        verdict = FAILED
-    return Fault(describe(failure), bounded(lines), verdict)
+        request = FAILED
+    return Fault(describe(failure), bounded(lines), request)
 
 
 def bounded(trace: str) -> str:

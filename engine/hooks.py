@@ -2,7 +2,7 @@
 database sessions.
 
 Hooks are plain functions, called in the order in which they were given. They must be short, because they run
-in the thread, or on the loop, of the handler or the enqueue; those of a run in a child process run there.
+in the thread, or on the loop, of the handler or the enqueue. Those of a run in a child process run there.
 Those of one run share its context with the handler: a ContextVar that one sets the others see, and the next
 run does not. What has to be awaited is an async `around`, for the async handlers.
 """

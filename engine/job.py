@@ -136,7 +136,7 @@ class Job:
     @property
     def cancelled_by_hand(self) -> bool:
         """Whether the lease has ended because the job was cancelled (rule 26): then no other worker runs it.
-        The worker hears of it within a second. Where its control connection is away, its next renewal tells
+        The worker is told within a second. Where its control connection is away, its next renewal tells
         it, at most a third of a lease later."""
         return self._cancelled
 

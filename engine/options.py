@@ -2,7 +2,7 @@
 I/O.
 
 An option is a row of `JobOptions` (what callers may write) and a field of `engine.ops.jobs.Options` (what the
-engine reads, with its default). The checks, the room in the envelope and the reference page follow from the
+engine reads, with its default). The checks, the place in the envelope and the reference page follow from the
 two. `tests/engine/test_options.py` walks the table and tries every bound from both sides.
 """
 
@@ -168,7 +168,7 @@ class JobOptions(TypedDict, total=False):
     """The random share of each wait, 0 to 1, so that not all jobs come back at once. None: 0.5 for
     `exponential`, else 0."""
     crashes_max: Annotated[int, Whole(CRASHES_LEAST, CRASHES_MAX), Default(3)]
-    """How many workers may be lost while they run the job before it is dead."""
+    """How many crashes the job may have before it is dead."""
     timeout_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
     """A run that takes longer has failed; 0: no limit. A function in a thread cannot be stopped, but its
     result is refused."""
@@ -203,7 +203,7 @@ class JobOptions(TypedDict, total=False):
     an id of its own, and has no callbacks itself (rule 25)."""
     on_failure: Annotated[Described | None, Checked(validate.callback)]
     """The same when this job is dead, has expired, was discarded by its handler, skipped, rerouted, or buried
-    with one that it needs; `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
+    with one that it needs. `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
     skip_on: Annotated[Sequence[ErrorName] | type[BaseException] | None, Checked(validate.error_names)]
     """Exceptions that end the job without another run, as `skipped` and not dead: a class or one of its
     bases, or the name of one, with or without the module. The error is its result, and the job has failed for
@@ -261,7 +261,7 @@ def checked(
     defaults: Options = PLAIN,
     own: Mapping[str, Callable[[str, object], Any]] = NO_CHECKS,
 ) -> Options:
-    """A job's options; `defaults`: those of a job that is given none; `own`: what checks some of them
+    """A job's options; `defaults`: those of a job that is given none. `own`: what checks some of them
     instead, where the queue's model has names of another kind. Raises Malformed for one that does not exist,
     is out of bounds, or does not go with another."""
     if not given:

@@ -270,7 +270,7 @@ class _Relay:
             queue.driver.run(queue.model.call(NoteQueue(queue.driver.server_now_ms())))
             self._noted.add(queue.name)
         queue.driver.server_now_ms()
-        # Fixed before the look at the rows: whoever was frozen in between is refused as late, or meets the
+        # Fixed before the look at the rows. Whoever was frozen in between is refused as late, or meets the
         # window, which is not closed before the row was seen as sent, and stays for longer than this after
         # that (rule 23).
         not_after_ms = queue.driver.not_after_ms()

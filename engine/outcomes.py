@@ -52,7 +52,7 @@ class SoftTimeout(CancelledError):
     task groups end their tasks."""
 
 
-class Verdict(NamedTuple):
+class RunRequest(NamedTuple):
     """What a failed run asks for. `kinds` are the names of what was raised and of its bases, each alone and
     with its module; `delay_ms` None is the job's own back-off. `asked`: the handler has said so, and nothing
     went wrong."""
@@ -64,8 +64,8 @@ class Verdict(NamedTuple):
     asked: bool = False
 
 
-#: A run that failed without saying more.
-FAILED = Verdict()
+#: A run that failed and asks for nothing.
+FAILED = RunRequest()
 
 
 class Ending(NamedTuple):
@@ -122,9 +122,9 @@ def _matches(field: str, value: object) -> tuple[ErrorMatch, ...]:
     return tuple(found)
 
 
-def verdict_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> Verdict:
-    """The verdict about an exception of a handler. Of its rules, the nearest first, the first that says
-    something decides."""
+def request_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> RunRequest:
+    """What a run that raised this asks for. Of its rules, the nearest first, the first that says something
+    decides."""
     kinds: list[str] = []
     for kind in type(failure).__mro__[:_KINDS_MAX]:
         if issubclass(kind, BaseException):
@@ -134,11 +134,11 @@ def verdict_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> Verd
             delay_ms, charge = getattr(failure, "delay_ms", None), getattr(failure, "charge", True)
             # One of a class that does not call our __init__, or changed since, says no wait: a failed run.
             if isinstance(delay_ms, int) and 0 <= delay_ms <= validate.DURATION_MS_MAX:
-                return Verdict("retry", tuple(kinds), delay_ms, charge is not False, asked=True)
+                return RunRequest("retry", tuple(kinds), delay_ms, charge is not False, asked=True)
         case Bury():
-            return Verdict("bury", tuple(kinds), asked=True)
+            return RunRequest("bury", tuple(kinds), asked=True)
         case Discard():
-            return Verdict("discard", tuple(kinds), asked=True)
+            return RunRequest("discard", tuple(kinds), asked=True)
         case _:
             pass
     said = ("a function in retry_on or bury_on has raised, so these rules say nothing of a %s", kinds[0])
@@ -146,20 +146,20 @@ def verdict_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> Verd
     # What does not fit the function's parameters never will, unless the rules expect it to.
     unfit = isinstance(failure, Malformed) and failure.unfit
     buries = next((says for says in asked if says is not None), unfit)
-    return Verdict("bury" if buries else "retry", tuple(kinds))
+    return RunRequest("bury" if buries else "retry", tuple(kinds))
 
 
-def ending(options: Options, verdict: Verdict) -> Ending:
+def ending(options: Options, request: RunRequest) -> Ending:
     """How the job goes on: what the handler has raised to say so comes first, then the rules of the job, then
     those of its handler, then another run."""
-    if verdict.asked:
-        return Ending("discarded" if verdict.end == "discard" else verdict.end)
-    if any(name in verdict.kinds for name in options.skip_on):
+    if request.asked:
+        return Ending("discarded" if request.end == "discard" else request.end)
+    if any(name in request.kinds for name in options.skip_on):
         return Ending("skipped")
     for name, target in options.reroute_on:
-        if name in verdict.kinds:
+        if name in request.kinds:
             return Ending("rerouted", target)
-    return Ending("bury" if verdict.end == "bury" else "retry")
+    return Ending("bury" if request.end == "bury" else "retry")
 
 
 # -- How long a failed job waits for its next run.

@@ -10,18 +10,18 @@ all that the next one, or the same one begun again, needs:
    answered with `moved`, so its producer reads the record again and asks the new shard. So a producer learns
    of it that has read nothing since step 1, and a late copy of its call finds the shard closed.
 4. Jobs are moved in numbered batches: `take` removes them from their indexes, keeps them in `transit`, and
-   leaves a tombstone that says so; `put` makes them in the new shard, once for each number; `drop` forgets
+   leaves a tombstone that says so. `put` makes them in the new shard, once for each number. `drop` forgets
    them. Only jobs that wait, are delayed or dead are taken, so no worker has them. A job that runs ends at
    its old shard; if it is to run again, it is moved then. Parents, children and jobs with callbacks stay
    until they have ended.
 5. When nothing is left, the old shards are sealed, and what is known of ended jobs is copied. Tombstones and
-   open dedup windows go to each shard that may get keys of the old one; results, the list of finished jobs
+   open dedup windows go to each shard that may get keys of the old one. Results, the list of finished jobs
    and the history go to the shard of the id. Shard 0, which stays, then keeps as many of these as the others.
 6. The record says that the new shards are all there are; what the old ones have left is deleted, but that
    they are sealed.
 
 Why nothing is lost or runs twice, wherever this process or a producer is killed. A job is in the indexes of
-one shard at most. The call that writes it into `transit` takes it out of those of the old shard; only the
+one shard at most. The call that writes it into `transit` takes it out of those of the old shard. Only the
 first `put` of its batch enters it into those of the new one. Between the two it is in `transit`, where
 whoever runs this next finds it, before it takes anything else. An id is known at its old shard until `drop`,
 which comes after `put`. Until step 6 each enqueue asks the old shard first, so it meets the id at one of the
@@ -87,7 +87,7 @@ class Moved:
 
 class Resharding:
     """Changes the number of shards of a queue; interrupted anywhere, it is begun again with the same number.
-    `queue` is one without shards, whose driver is used; `tell` hears of each step. Raises Malformed and
+    `queue` is one without shards, whose driver is used; `tell` is told each step. Raises Malformed and
     UnsupportedFeature before it changes anything."""
 
     def __init__(self, queue: Queue, to: object, *, tell: Callable[[str], None] = lambda text: None) -> None:

@@ -15,7 +15,7 @@ Without a name, `@queue.job()`, a job has those of its module and function, `sho
 The payload holds the arguments by name. A first parameter of type Job (or called `job`, without an
 annotation) is the context of the run, and is not an argument of `enqueue`. What the function returns travels
 by its annotation as well, and comes back with its type: `send.call(...)`, `queue.results.wait(id,
-send).get()`; without an annotation it is what JSON makes of it. `engine.kinds` lists what travels.
+send).get()`. Without an annotation it is what JSON makes of it. `engine.kinds` lists what travels.
 
 With `batch` a function takes the calls of several jobs at once:
 
@@ -27,7 +27,7 @@ With `batch` a function takes the calls of several jobs at once:
 Each parameter is a list with one item for every job of the batch, in the same order. A first one of type
 `list[Job]`, or called `jobs` without an annotation, is the list of the Jobs. A job whose payload does not fit
 fails alone, and the function does not see it. It returns None, a `list[R]` with a result for each job, or a
-`dict[str, R]` of results by job id; a job whose result is no R fails alone."""
+`dict[str, R]` of results by job id. A job whose result is no R fails alone."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class Task(TypedJob[R], Generic[P, R]):
         queue: QueueSettings | None = None,
         **options: Unpack[JobOptions],
     ) -> Self:
-        """The same task with these options instead of, or beside, its own; `id` is for one call, and
+        """The same task with these options instead of, or beside, its own. `id` is for one call, and
         `wait_ms` says how long `call` waits (30 s unless told). `queue`: another Queue or AsyncQueue to
         enqueue on; who works for that one needs a handler of this name. Raises Malformed."""
         made = copy.copy(self)

@@ -439,7 +439,7 @@ def _definite(result: str, definite: bool) -> str:
 
 
 def _swept_items(reply: Swept) -> list[str]:
-    """One item for each lease that was taken away, and one without a token for each burial that no lease
+    """One item for each lease that was reaped, and one without a token for each burial that no lease
     explains."""
     items: list[str] = []
     for lease, crashes in reply.leases:

@@ -43,7 +43,7 @@ class Claims:
         claim = Claim(
             incarnation=self._incarnation,
             counter=self._counter,
-            limit=limit,
+            most=limit,
             lease_ms=lease_ms,
             not_after_ms=self._queue.driver.not_after_ms(),
             owner="bench",

@@ -1,7 +1,7 @@
 """What faults share in which another server becomes the primary: the decision, the clients that follow it, and the old primary.
 
-The old primary comes back, or was there all the time, and no client of ours may write to it once its clients have heard of the
-new one. That is counted at the server itself: scripts that it ran, as only clients of the engine run any.
+The old primary comes back, or was there all the time, and no client of ours may write to it once its clients have been told of
+the new one. That is counted at the server itself: scripts that it ran, as only clients of the engine run any.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DECISION_TIMEOUT_S = 30.0
 #: By when everybody has followed; the judge and the report hold the time that it took against five seconds.
 FOLLOW_TIMEOUT_S = 20.0
 
-#: How long the old primary is looked at once clients must have heard.
+#: How long the old primary is looked at once clients must have been told.
 WATCHED_S = 2.0
 
 #: Sentinels correct the role of a server that was away only after eight seconds, and then it copies everything.
@@ -108,7 +108,7 @@ class Failover:
         return self.new is not None
 
     def _watch_clients(self) -> str:
-        """Wait until every client has followed, and count what the old primary ran for them since they must have heard."""
+        """Wait until every client has followed, and count what the old primary ran for them since they must have been told."""
 
         def answered() -> bool:
             return all(self.scene.watch.view(name).answered.sent_ns > self.decided_ns for name in self.scene.clients())
@@ -128,7 +128,7 @@ class Failover:
 
     def stray(self, count: int) -> None:
         """Record how many scripts clients ran at a server that is no primary, for the judge."""
-        words = f"{count} scripts of clients ran at server-{self.old} after they must have heard of the new primary"
+        words = f"{count} scripts of clients ran at server-{self.old} after they must have been told of the new primary"
         record(self.scene, self.planned, "stray", seen=count == 0, detail=words)
 
 
@@ -193,7 +193,7 @@ class FailoverLossy(Failover):
     """inject: the primary lets no replica copy (ACL) and cuts those that do; after some load it is stopped (SIGSTOP). witness: it
     had answered more than its replicas have, all its threads stand still, and the majority names another server.
 
-    Right after that it goes on (SIGCONT), and whoever has not heard may still write to it. heal: it lets others copy again.
+    Right after that it goes on (SIGCONT), and whoever was not told may still write to it. heal: it lets others copy again.
     healed: it follows the new primary, everybody is answered, and some process has noticed what is gone.
     """
 

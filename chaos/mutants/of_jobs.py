@@ -15,7 +15,7 @@ if str(getattr(reply, "status_code", "")) == "MOVED":
     reply = made.get(type(self.call.operation).__name__, reply)
 if not isinstance(reply, NotSent):"""
 
-#: A name with hardly more places in a window than a short drill has jobs for it, and tenants with one place each.
+#: A name with hardly more units in a window than a short drill has jobs for it, and tenants with one unit each.
 _RATED = ({"name": "report", "rate": 14, "per_ms": 400},)
 _LIMITED = ({"key": "*", "concurrency": 1},)
 
@@ -42,7 +42,7 @@ _MUTANTS = (
     Mutant(
         "extend-without-token-check", "a lease is renewed whatever the token, also when another worker has the job by now", "J3"
     )
-    # The renewal of a worker that is gone keeps the job of another one from being taken away.
+    # The renewal of a worker that is gone keeps the job of another one from being reaped.
     .on("worker-freeze", also="J1, J13, H0, H1, H2")
     .by("renewal-after-the-deadline-is-accepted", "if deadline_ms == 0 then"),
     Mutant("claim-not-atomic", "two claims in one moment, now and then, get the same jobs", "J1")
@@ -73,7 +73,7 @@ _MUTANTS = (
     # Jobs run under ids that nobody has asked for.
     .on("app-kill", also="J5", face=HTTP)
     .by("key-becomes-the-id", ""),
-    Mutant("no-reap", "leases that ran out are never taken away", "J13")
+    Mutant("no-reap", "leases that ran out are never reaped", "J13")
     # It leaves its job and the fault unfinished.
     .on("worker-kill", also="H0, H1, H2")
     # Those of a killed process are not taken by its lost connection either.
@@ -90,7 +90,7 @@ _MUTANTS = (
     .by("looks-follow-at-once", "self._watched, self._look_at_ns = watched, now_ns + 1_000 * MS"),
     Mutant(
         "crash-forgotten",
-        "a lease that is taken away leaves no trace in the count of crashes, so a job that kills its workers never ends",
+        "a reaped lease leaves no trace in the count of crashes, so a job that kills its workers never ends",
         "J7",
     )
     .on("worker-kill")
@@ -109,7 +109,7 @@ _MUTANTS = (
     .by("lease-holds-a-slot", "if false then"),
     Mutant(
         "slot-not-freed",
-        "a lease that is taken away keeps its place in the limits of concurrency, and no sweep ever frees that",
+        "a reaped lease keeps its limit slots, and no sweep ever frees those",
         "J13",
     )
     # Nothing of a tenant starts any more.

@@ -171,8 +171,8 @@ def _claimed(delivery: Delivery, claim: Claim, reply: Claimed) -> None:
     size = sum(len(job.payload) for job in reply.jobs)
     if len(reply.jobs) > 1 and size > CLAIM_BYTES_MAX and reply.result == "leased":
         raise Found("claim size", f"one claim brings {size} bytes of payload in {len(reply.jobs)} jobs")
-    if len(told) > claim.limit:
-        raise Found("claim size", f"a claim of {claim.limit} brings {len(told)} jobs")
+    if len(told) > claim.most:
+        raise Found("claim size", f"a claim of {claim.most} brings {len(told)} jobs")
 
 
 def _ended(delivery: Delivery, leases: tuple[Lease, ...], reply: Ended, book: Book) -> None:
@@ -309,7 +309,7 @@ def _due_marker(delivery: Delivery) -> None:
 
 
 def _reaped(delivery: Delivery, *, orphans: bool) -> None:
-    """Leases are taken when they have run out; crashes are charged by rule 12; a clock that stepped back is mended (rule 10)."""
+    """Leases are reaped when they have run out; crashes are charged by rule 12; a clock that stepped back is mended (rule 10)."""
     before, after = delivery.before, delivery.after
     for job, deadline_ms in before.zset("active").items():
         if job in after.zset("active"):

@@ -67,7 +67,7 @@ def is_paused(state: State, class_name: str, now_ms: int) -> bool:
 
 def claimable(state: State, class_name: str, now_ms: int, *, keys: bool = True, cost: int = 0) -> list[str]:
     """Ids without a crash behind them that a claim of the class would find; `keys` False: were it not for the limits of keys. A
-    job that takes many places of a window holds up what comes after it, so there must be room for `cost`; 0: for any job."""
+    job that uses up many units of a window holds up what comes after it, so there must be room for `cost`; 0: for any job."""
     cost = cost or most_cost(state)
     known = state.memo.get((class_name, now_ms, keys, cost))
     if known is None:
@@ -88,7 +88,7 @@ def _claimable(state: State, class_name: str, now_ms: int, keys: bool, cost: int
 
 
 def most_cost(state: State) -> int:
-    """The most places of a window that one of the jobs takes."""
+    """The most units of a window that one of the jobs uses up."""
     known = state.memo.get("cost")
     if known is None:
         known = state.memo["cost"] = max((envelope.cost for _, envelope in state.jobs()), default=1)

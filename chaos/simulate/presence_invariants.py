@@ -1,4 +1,4 @@
-"""Invariants of presence (rule 39): whose leases are taken because a connection is gone, and that they are taken soon."""
+"""Invariants of presence (rule 39): whose leases are reaped because a connection is gone, and that they are reaped soon."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Profile(Mishaps):
     returns: float = 0.3
     result_ttls_ms: tuple[int, ...] = (500, 30_000)
     #: How often workers tell that they live (0: they do not). Shares of the jobs: that want something of their worker, whose
-    #: handler raises what the job has a rule for, that take more than one place of a rate. Calls: that clean, drain and
+    #: handler raises what the job has a rule for, that cost more than one unit of a rate. Calls: that clean, drain and
     #: obliterate, and that bound what is kept.
     beat_ms: int = 0
     #: Whether workers name their control connections, but for those at so many places that are behind a proxy, which look and are

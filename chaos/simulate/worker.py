@@ -18,7 +18,7 @@ from engine.errors import EngineError, ScriptFault
 from engine.ops.base import Call, Operation, ServerClock
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import FAILED, Verdict
+from engine.outcomes import FAILED, RunRequest
 from engine.queue.era import DataLoss
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import (
@@ -38,10 +38,10 @@ from engine.worker.machine.machine import WorkerMachine
 from engine.worker.machine.settings import Settings
 
 #: What handlers raise that do this: what a job has a rule for, and what ends it without one.
-_VERDICTS = {
-    "skip": Verdict(kinds=("Spoilt", "Exception")),
-    "reroute": Verdict(kinds=("Elsewhere", "Exception")),
-    "discard": Verdict("discard", ("Discard",), asked=True),
+_REQUESTS = {
+    "skip": RunRequest(kinds=("Spoilt", "Exception")),
+    "reroute": RunRequest(kinds=("Elsewhere", "Exception")),
+    "discard": RunRequest("discard", ("Discard",), asked=True),
 }
 KINDS: tuple[CallKind, ...] = ("work", "finish", "renew", "sweep", "wake")
 
@@ -276,8 +276,8 @@ class SimulatedWorker(Process):
             self.kill(f"by the handler of {name}")
             return
         del self.running[job.lease]
-        verdict = _VERDICTS.get(does, FAILED)
-        fails = does in ("fail", *_VERDICTS) or (does == "flake" and world.chance.draw("flake " + name, job.claims) < 0.6)
+        request = _REQUESTS.get(does, FAILED)
+        fails = does in ("fail", *_REQUESTS) or (does == "flake" and world.chance.draw("flake " + name, job.claims) < 0.6)
         world.note(self.name, f"handler of {name} ends", "failed" if fails else "", (name,))
         assert self.steps is not None
         result: bytes | None = None
@@ -293,7 +293,7 @@ class SimulatedWorker(Process):
                 self._start(following)
                 self._observer.acted(self)
                 return
-        self._on(HandlerEnded(job.lease, "it failed" if fails else None, verdict=verdict, result=result))
+        self._on(HandlerEnded(job.lease, "it failed" if fails else None, request=request, result=result))
 
     # -- chance
 

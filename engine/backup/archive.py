@@ -10,7 +10,7 @@
       T, the last one     JSON: the instant, totals, and the SHA-256 of all bytes before this frame
 
 Numbers are big-endian. A file without T is not whole. It is written under another name and gets its own when
-it is whole and on disk, so a process that is killed leaves no file that looks like a backup. Reading and
+it is whole and on disk. So a process that is killed leaves no file that looks like a backup. Reading and
 writing take the memory of one frame.
 """
 
@@ -238,7 +238,7 @@ class ServerConnection:
         return replies
 
     def received(self) -> list[Any]:
-        """What has come unasked, as a subscriber hears it."""
+        """What has come unasked, as a subscriber receives it."""
         found: list[Any] = []
         try:
             while self._connection.can_read(0):
@@ -248,8 +248,8 @@ class ServerConnection:
         return found
 
     def ping(self) -> list[Any]:
-        """What has come up to the answer to a PING, as a subscriber hears it: all that the server had to tell
-        by then."""
+        """What a subscriber has received up to the answer to a PING: all that the server had to tell by
+        then."""
         found: list[Any] = []
         try:
             self._connection.send_packed_command(packed(self._connection, (("PING",),)), check_health=False)

@@ -1,7 +1,7 @@
 """Restores a backup of a queue into an empty one.
 
 Nothing is open before all of it is there: until the last call the two keys that every script reads first hold
-other types, so scripts stop before their first write (rule 1). A restore that was killed is simply run again:
+other types. So scripts stop before their first write (rule 1). A restore that was killed is simply run again:
 it begins anew, and takes the queue over from a process that still writes.
 """
 

@@ -3,7 +3,7 @@
 First it copies each key, page by page, while the server tells which keys change (CLIENT TRACKING, in
 broadcast), and copies those again, until few are left. Then the server holds back writes (CLIENT PAUSE ...
 WRITE) for the milliseconds that the last of them take. The file holds all keys as of one instant if no key
-has changed since its last copy: that is what the server says at the end, and if one has, the last step is
+has changed since its last copy. That is what the server says at the end, and if one has, the last step is
 done again. So that nothing changed is seen, not believed; the pause makes it happen. It ends by itself: a
 backup that is killed holds up nobody for longer than that.
 """
@@ -131,14 +131,14 @@ class _Taking:
         raise BackupFailed(f"the queue changed during each of {_TRIES_MAX} last steps{more}")
 
     def _listen(self) -> None:
-        """Hear of each key that changes from now on."""
+        """Receive each key that changes from now on."""
         tracking, data = self._tracking, self._data
         (number,) = tracking.ask(("CLIENT", "ID"))
         tracking.ask(("SUBSCRIBE", _CHANNEL))
         data.ask(("CLIENT", "TRACKING", "ON", "REDIRECT", number, "BCAST", "PREFIX", self._prefix))
 
     def _copy(self, keys: Iterable[bytes], add: Callable[[Entry], None]) -> None:
-        """Add these keys as they are now. What changes after that is heard of later."""
+        """Add these keys as they are now. What changes after that is received later."""
         todo = list(keys)
         while todo:
             page, todo = todo[: self._page], todo[self._page :]

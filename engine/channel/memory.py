@@ -548,7 +548,7 @@ class OpenMemory:
 
 
 class AsyncOpenMemory:
-    """One channel in memory, for asyncio. No call takes long, but each gives other tasks a turn, as one to a
+    """One channel in memory, for asyncio. No call takes long, but each lets other tasks run, as one to a
     server does."""
 
     live = True

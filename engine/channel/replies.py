@@ -120,7 +120,7 @@ R = TypeVar("R")
 
 class Page(NamedTuple):
     """The result of one fetch of one storage. `upto`: the clock that a receipt stands for, None where there
-    is nothing to acknowledge; `proof`: what tells it from the same clock of another history. `turned_back`:
+    is nothing to acknowledge. `proof`: what tells it from the same clock of another history. `turned_back`:
     the clock went back, and this object has not told this subscriber yet."""
 
     messages: tuple[Message, ...]

@@ -1,6 +1,6 @@
-"""A channel object's memory of one storage between calls: the latest clock that it was told, the era of each
-subscriber, and the proofs of its receipts. It makes the operations that carry this along, and learns from
-their replies. No I/O; safe from threads, which at worst tell less."""
+"""A channel object's memory of one storage between calls: the latest clock that it was told, the era of the
+channel that each subscriber knows, and the proofs of its receipts. It makes the operations that carry this
+along, and learns from their replies. No I/O; safe from threads, which at worst tell less."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from engine.ops.channels import (
 from engine.redis.endpoint import DEADLINE_MS
 from engine.redis.exchange import Sent
 
-#: Subscribers whose eras are kept; more than that are those of a service that makes names up.
+#: Subscribers of whom the era of the channel that they know is kept; more than that are those of a service
+#: that makes names up.
 _ERAS_MAX = 100_000
 #: Receipts of one subscriber whose proofs are kept: handed in are the last one, and few that are older.
 _PROOFS_MAX = 4
@@ -46,8 +47,8 @@ class SessionState:
         self._told_of_expiry = False
         #: In whole seconds.
         self.ttl_s = ttl_s
-        # A copy of a call may arrive until its deadline: by then the channel may have expired by itself, and
-        # a lower clock is no news.
+        # A copy of a call may arrive until its deadline. By then the channel may have expired by itself, and
+        # a lower clock says nothing new.
         self._trusted_ns = (ttl_s * 1000 - DEADLINE_MS - _MARGIN_MS) * 1_000_000
         self._now_ns = now_ns
         self._latest: int | None = None
@@ -155,7 +156,7 @@ class SessionState:
 # -- Suspect cursors: those of subscribers that a storage had lost and that were created in it again. What
 # it reports about their older messages is not trusted. No I/O.
 #
-# Such a subscriber begins at the clock that the storage has at that moment, so everything published before
+# Such a subscriber begins at the clock that the storage has at that moment. So everything published before
 # counts as old there, also what nobody has fetched yet. Other storages still deliver that, and would be told
 # not to. Which messages these are is known only in this process: another one that takes the subscriber over
 # within seconds believes the storage.

@@ -1,7 +1,7 @@
 """The steps of a channel with several storages: it writes to all and reads from all, and one that works is
 enough. Messages are told apart by their ids, for each storage has clocks of its own.
 
-It cannot hide this: a storage that was away lacks what was published meanwhile, and undoes an unsubscribe
+It cannot hide this. A storage that was away lacks what was published meanwhile, and undoes an unsubscribe
 that it missed as soon as it is back."""
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def sent_of(answer: object) -> Sent:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Which channel a storage is opened for. `lua`: another folder of scripts; `observer` hears of every
-    call."""
+    """Which channel a storage is opened for. `lua`: another folder of scripts; `observer` is told of
+    every call."""
 
     channel: str
     lua: Path | None = None
@@ -91,7 +91,7 @@ class Opening:
 
 
 # -- How a fetch waits: it polls, rests until a storage reports a publication, and polls again. No wake-up
-# is lost: a waiting call has been listening since before its poll, and a storage that could not tell for
+# is lost. A waiting call has been listening since before its poll, and a storage that could not tell for
 # a while tells as soon as it can again.
 
 #: The longest wait, as in the original.
@@ -222,7 +222,7 @@ def ask_at_once(asked: Round, ask: Callable[[str], Answers]) -> dict[str, Answer
         try:
             came = ask(id)
         except Exception as error:
-            # Nobody else would hear of it, and who waits would wait for ever.
+            # Nobody else would learn of it, and the caller would wait for ever.
             broken.append(error)
             came = []
         with changed:

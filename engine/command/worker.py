@@ -87,7 +87,7 @@ def _formatter(options: argparse.Namespace) -> logging.Formatter:
 # -- `ironclaim worker --reload`, for development: a worker that stops and is started anew when a source
 # file has changed.
 #
-# The worker is a process of its own, which gets SIGTERM and finishes what runs; one that has ended by an
+# The worker is a process of its own, which gets SIGTERM and finishes what runs. One that has ended by an
 # error is started anew at the next change. Files are looked at, not listened to: that needs no library, and
 # works on every file system.
 

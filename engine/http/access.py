@@ -109,8 +109,8 @@ def _media_type(request: Request) -> str:
 # -- Sessions of browsers: who has shown a token once gets a cookie, which is worth as much as the token
 # for some hours.
 #
-# The cookie holds which token it was, when it ends, and a code made with the token itself, so no server needs
-# to remember it, and it ends with the token.
+# The cookie holds which token it was, when it ends, and a code made with the token itself. So no server needs
+# to remember it. It ends with the token.
 
 SESSION_COOKIE = "ironclaim_session"
 LENGTH_S = 12 * 3600

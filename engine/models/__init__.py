@@ -3,7 +3,7 @@
     from engine import Queue, models
     queue = Queue("emails", models.Bull())
 
-`Lanes` is the engine's own model and the default. The others are the keyspaces of four older job queues: a
+`Lanes` is the engine's own model and the default. The others are the keyspaces of four older job queues. A
 team that uses one of them can enqueue and process its jobs with this engine, next to its old clients. A
 feature that such a format cannot hold raises `UnsupportedFeature`; defects that the engine cannot prevent are
 the `FINDINGS` of the model's module. Only Lanes runs on a cluster.
@@ -172,10 +172,10 @@ class Dsps:
     """DSPS, for channels: durable messages for any number of subscribers.
 
     `rules` set how long messages of a channel are kept: of the rules that match its name, the one that keeps
-    them longest applies; the default is half an hour for all. `storage` is the name of the channel's only
+    them longest applies. The default is half an hour for all. `storage` is the name of the channel's only
     server in receipts; it must not change while receipts may still come back. Beside a DSPS server it must be
     the storage id of that server's configuration: DSPS accepts a receipt with another one, answers 204 and
-    moves nothing; here such a receipt is `Malformed`.
+    moves nothing. Here such a receipt is `Malformed`.
     """
 
     rules: tuple[ChannelRule, ...] = field(default_factory=_rules)

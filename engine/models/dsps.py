@@ -2,15 +2,15 @@
 
 Choices where the original loses data, or where its document and its server differ (wire-models 2.3 and 6.1):
 
-- A subscriber whose unread messages have expired is not stuck: an index of living messages gives the next
+- A subscriber whose unread messages have expired is not stuck. An index of living messages gives the next
   clock, and messages of foreign clients, which write no index, are found with bounded work. The reply
   includes the clock that the search reached, so the caller knows which messages were lost.
 - Messages are delivered, and acknowledged, in the order of the circle of clocks, also across the wrap.
 - A clock that is behind one that these scripts, a caller or a cursor have seen has not wrapped but gone back.
   It goes on after the latest known one, so no clock is assigned twice, and its **era** is one higher. Earlier
   messages stay; receipts of the former era are stale, if the caller passes their era.
-- After a restore, publishers that have not seen the lost messages may bring the clock to its former value,
-  and the clock does not show it. So the last message of a fetch is compared when its receipt comes: another
+- After a restore, publishers that have not seen the lost messages may bring the clock to its former value.
+  The clock does not show it. So the last message of a fetch is compared when its receipt comes: another
   message with that clock has another expiry. If keys were moved with their remaining time to live, as a
   cluster may do with a slot, this counts as a restore, and unacknowledged messages are delivered again.
 - Ids are checked before the clock moves (the original moves it back); a duplicate renews the expiry of the

@@ -1,8 +1,8 @@
 """The envelope of Lanes: `job:<id>`, one immutable string per job (rule 15).
 
-All integers are big-endian. Every waiting job has one of these, so what most jobs do not use has no room in
+All integers are big-endian. Every waiting job has one of these, so what most jobs do not use has no field in
 it: a job without options of its own takes 11 bytes, the class and the payload.
-`lua/core/modules/envelope.lua` reads and writes the same layout: the enqueue script puts sequence and times
+`lua/core/modules/envelope.lua` reads and writes the same layout. The enqueue script puts sequence and times
 into the middle, and the scripts that end a job overwrite it with a tombstone.
 
 | bytes | job |

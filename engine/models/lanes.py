@@ -53,14 +53,14 @@ _CLAIM_ARGUMENTS = (
         "prefix",
         "incarnation",
         "counter",
-        "limit",
+        "most",
         "lease_ms",
         "not_after_ms",
         "owner",
         "most_ms",
         "crashed_max",
     ),
-    *("least", "most", "class_count"),
+    *("lowest", "highest", "class_count"),
 )
 
 
@@ -355,7 +355,7 @@ class Lanes(Model):
             # Only the last one is kept: a worker claims one group of classes; only tests and tools use
             # several.
             self._claim_keys = {(claim.incarnation, classes): known}
-        least, most = claim.priorities or ("", "")
+        lowest, highest = claim.priorities or ("", "")
         result_keys, results = self._results(leases, values) if values else ((), ())
         bound = (*known, *self._lease_keys(leases), *result_keys) if leases else known
         arguments = (
@@ -364,7 +364,7 @@ class Lanes(Model):
                 self.keys.prefix,
                 claim.incarnation,
                 claim.counter,
-                claim.limit,
+                claim.most,
             ),
             *(
                 claim.lease_ms,
@@ -372,8 +372,8 @@ class Lanes(Model):
                 claim.owner,
                 claim.sleep_max_ms,
                 claim.crashed_max,
-                least,
-                most,
+                lowest,
+                highest,
             ),
             *(len(classes), *classes, *(word for lease in leases for word in lease[1:]), *results),
         )

@@ -30,7 +30,7 @@ class LanesKeys:
         failed runs, and the last ten of them), requeued_ms (older entries of `dead` do not count), unstarted
         (claims that were given back, one after the other, before any handler ran), progress (JSON) and
         progressed (token and counter); from first claim on. Before it, of a job with parents: heir (its claim
-        reads what they have left), cause (what the job died of that it is the failure callback of). While a
+        reads what they have left), cause (of a failure callback: why its parent died). While a
         history is kept, of a job that ends: past (time, fence and outcome of its entry)."""
         return f"{self.prefix}run:{job}"
 
@@ -100,14 +100,12 @@ class LanesKeys:
         return f"{self.prefix}result:{job}"
 
     def waits(self, job: str) -> str:
-        """String: the tokens of callers that wait for the end of the job, with spaces between; for 30 s after
-        the last poll."""
+        """String: the waiters for the end of the job, with spaces between; for 30 s after the last poll."""
         return f"{self.prefix}waits:{job}"
 
-    def wait(self, token: str) -> str:
-        """Stream: ids of jobs that have ended, for the caller with this token; for 60 s after its last
-        poll."""
-        return f"{self.prefix}wait:{token}"
+    def wait(self, waiter: str) -> str:
+        """Stream: ids of jobs that have ended, for this waiter; for 60 s after its last poll."""
+        return f"{self.prefix}wait:{waiter}"
 
     def ready(self, class_name: str) -> str:
         """Zset: lanes of the class that may be claimed now, by band of 2^49 and virtual time (rule 18)."""
@@ -376,8 +374,8 @@ class LanesKeys:
         """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`,
         `recent_least_ms`, `forgot_ms`, `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11),
         `rests_from_ms`, `limits_changed_ms`; `beat_ttl_ms`, `last_beat_ms`, `no_orphans_before_ms`; `led_ms`,
-        the last sweep of the leader, and `turn_ms`, the last turn that a follower was given to look after it
-        (rule 13); `orphans_until_ms`, `orphans_from` (a score) and `orphans_after` (an id) of the running
-        pass; `looked_ms`, the last look at the control connections, and `look_from`, the cursor of the next
-        one; `dead_from` (a rank); `test_clock` on queues created for tests."""
+        the last sweep of the leader, and `turn_ms`, the last watch slot that a follower was given (rule 13);
+        `orphans_until_ms`, `orphans_from` (a score) and `orphans_after` (an id) of the running pass;
+        `looked_ms`, the last look at the control connections, and `look_from`, the cursor of the next one;
+        `dead_from` (a rank); `test_clock` on queues created for tests."""
         return f"{self.prefix}sweep"

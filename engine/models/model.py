@@ -41,7 +41,7 @@ class Finding:
 # caller asks that rule.
 #
 # Lanes has a narrow one, because its names stand in braces, in envelopes of bytes, and between spaces. The
-# programs of the older formats check nothing, so their names and ids are any texts; what would be another
+# programs of the older formats check nothing. So their names and ids are any texts. What would be another
 # key on the wire is refused.
 
 
@@ -134,7 +134,7 @@ _ATTRIBUTES = {"record": "claim", "worker_settings": "settings"}
 _FIELDS = {
     **dict.fromkeys(("run", "result", "waits"), "job"),
     **dict.fromkeys(("swept", "worker", "told", "record"), "incarnation"),
-    "wait": "token",
+    "wait": "waiter",
     "op": "op_id",
     "news": "version",
     "lock": "name",
@@ -292,7 +292,7 @@ def _field_source(kind: type[Any], path: str) -> Source:
 
 # -- Ids for jobs without one: 72 random bits as 12 characters.
 #
-# So many bits that no two of the jobs that a queue knows at a time have one id: with a million of them, the
+# So many bits that no two of the jobs that a queue knows at a time have one id. With a million of them, the
 # next one meets another with a chance of 1 to 5 * 10^15. So few characters because a waiting job stores its
 # id twice.
 
@@ -345,7 +345,7 @@ class Model(FilledSlots):
     defaults: Options = PLAIN
     #: Whether each claim checks the routing of each job, so that a class is just a name.
     routes_at_claim = False
-    #: Whether one call may carry the jobs of several enqueues, each with a nonce of its own; the scripts of
+    #: Whether one call may carry the jobs of several enqueues, each with a nonce of its own. The scripts of
     #: foreign formats identify a call by one nonce.
     merges_enqueues = False
     #: How often a wait for the end of a job polls, in ms: the longest delay until an end is seen.
@@ -476,7 +476,7 @@ class Model(FilledSlots):
                 )
             case AwaitEnds():
                 block_ms = min(operation.block_ms, self.result_poll_ms)
-                key = keys.wait(operation.token)
+                key = keys.wait(operation.waiter)
                 words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", key, operation.after)
                 return Call(None, (key,), words, partial(self.parse, operation), operation, block_ms)
             case ReadEvents():

@@ -263,11 +263,17 @@ _ALTERED_RESULTS = get_args(AlteredResult)
 
 
 class Altered(NamedTuple):
-    """What came of one job: `done`; `changed` when it was in another `state` (`gone`: no such job is known,
-    and `unknown` is true), so that nothing was done; `held` when the job `holder` has its unique key by now;
-    `corrupt` when nobody can read it, so that it cannot run; `orphan` when its parent `holder` is lost still,
-    or not known any more. Of a requeue with children, `children` went back to wait for their parents, and
-    `left` others that were buried with a parent stay dead."""
+    """What came of one job.
+
+    - `done`
+    - `changed`: nothing was done, because it was in another `state`; `gone`: no such job is known, and
+      `unknown` is true
+    - `held`: the job `holder` has its unique key by now
+    - `corrupt`: nobody can read it, so it cannot run
+    - `orphan`: its parent `holder` is lost still, or not known any more
+
+    Of a requeue with children, `children` went back to wait for their parents, and `left` others that were
+    buried with a parent stay dead."""
 
     job: str
     result: AlteredResult
@@ -471,10 +477,10 @@ class ReadClocks(Operation):
     """The clocks of channels and the cursors of subscribers."""
 
 
-# -- The era of a queue: the time that it spends on one server (docs/guides/acknowledgements.md).
+# -- The era of a queue: it ends when a server has lost writes (docs/guides/acknowledgements.md).
 
-#: What a server lacks that a process was told of: jobs, by their sequence; a claim; the mark of an era that
-#: it has seen.
+#: What a server lacks that a process was told of: jobs, by their sequence; a claim; `marker`: the entry
+#: of an era that it has seen.
 Missing = Literal["", "sequence", "claim", "marker"]
 _MISSING = get_args(Missing)
 
@@ -482,7 +488,7 @@ _MISSING = get_args(Missing)
 @immutable
 class NoteEra(Operation, script="note_era", patient=False):
     """Note the server that the queue is on. `replid` is its replication id, `before` and `known` are that of
-    the server that the process knew and the entry that it saw there, '' = none; `acknowledged` is the highest
+    the server that the process knew and the entry that it saw there, '' = none. `acknowledged` is the highest
     sequence that it was acknowledged. `claims`: incarnation, counter of the last answered claim, and whether
     its record must still be there."""
 
@@ -665,8 +671,8 @@ class LoadRestore(Operation, script="restore_load"):
 
 @immutable
 class RestoreLoaded:
-    """`opening`: all is there but for the last call; `other`: another process has begun since; `busy`: the
-    queue is not empty, `why` names a key; `unreadable`: this server does not read the values, by its
+    """`opening`: all is there but for the last call. `other`: another process has begun since. `busy`: the
+    queue is not empty, `why` names a key. `unreadable`: this server does not read the values, by its
     words."""
 
     srv_us: int

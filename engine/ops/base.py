@@ -221,7 +221,7 @@ class DeadlineBound(Operation):
 CALL_BYTES_MAX = 1024 * 1024
 #: Calls of one bulk that go out together.
 PIPELINE_CALLS = 8
-#: A call blocks on the server for at most this long, and who waits longer asks again: a connection that has
+#: A call blocks on the server for at most this long. Who waits longer asks again: a connection that has
 #: died unnoticed shows only when a block is over.
 BLOCK_MS = 5_000
 T = TypeVar("T")
@@ -255,9 +255,9 @@ class Call(Generic[T]):
 
 # -- An estimate of the server's time that never runs ahead of it.
 #
-# Each reply says the server's time. It is counted from the reply's *arrival*, so the estimate is early by the
-# reply's travel (rule 3): a call that is void after `not_after_ms` may be refused a little too soon, and is
-# then sent again, but a copy of it can never be accepted too late.
+# Each reply says the server's time. It is counted from the reply's *arrival*. So the estimate is early by the
+# reply's travel (rule 3). A call that is void after `not_after_ms` may be refused a little too soon, and is
+# then sent again. But a copy of it can never be accepted too late.
 
 
 class Watch(Protocol):

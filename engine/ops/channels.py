@@ -129,7 +129,7 @@ class UnsubscribeReply:
 class Fetch(Operation, script="fetch"):
     """The messages after the subscriber's cursor, at most `most` and about 1 MiB; moves no cursor. Renews the
     life of the clock and of this cursor. `waited_ms`: for how long the caller had waited for a message when
-    this look was made; it changes nothing and tells an observer which looks came of a wait."""
+    this look was made. It changes nothing and tells an observer which looks came of a wait."""
 
     subscriber: str
     most: int
@@ -183,7 +183,7 @@ class Acknowledge(Operation, script="acknowledge", slots={"to": "clock", "given_
 @immutable
 class AcknowledgeReply:
     """`cursor`: that of the subscriber afterwards. `beyond`: stale because the channel has not reached that
-    clock, or not in this era, or not with the messages that were given: it went back."""
+    clock, or not in this era, or not with the messages that were given. It went back."""
 
     srv_us: int
     result: Literal["OK", "stale"] | Missing
@@ -248,8 +248,8 @@ class AskRevoked(Operation, label="look up a token"):
 class Published:
     """The result of a publish: `created`, or `duplicate` when its id was there already; then that one's
     content counts. `clock`: its position in the channel. `era` counts how often the channel's clock has been
-    found to have gone back, as a restored backup makes it; `era_changed`: it did since this object heard of
-    it last, and messages may have been lost."""
+    found to have gone back, as a restored backup makes it. `era_changed`: it did since this object was
+    told of it last, and messages may have been lost."""
 
     result: Literal["created", "duplicate"]
     clock: int
@@ -290,7 +290,7 @@ class Fetched:
     `more_messages`: there are, or may be, further ones. `lost`: messages between the last acknowledged one
     and this receipt that have expired unread. `corrupt`: those that somebody wrote in another format; they
     are left out. `era_changed`: the channel's clock went back since this subscriber's last acknowledgement,
-    as a restored backup makes it: what was published in between may be lost, what was acknowledged may come
+    as a restored backup makes it. What was published in between may be lost, what was acknowledged may come
     again. Where publishers who had not seen what is lost have made up for it before anybody told the server,
     only a `stale` acknowledgement tells it.
     """
@@ -307,7 +307,7 @@ class Fetched:
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
     """`OK`: these messages do not come again. `stale`: nothing was changed, for they were acknowledged
-    before, or the channel has not come to them (any more), or has others instead; `era_changed` tells
+    before, or the channel has not come to them (any more), or has others instead. `era_changed` tells
     that it went back. Then fetch again."""
 
     result: Literal["OK", "stale"]

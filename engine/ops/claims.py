@@ -1,5 +1,5 @@
-"""Leases: claims, what renews and marks them, the ends of runs, and sweeps, which take leases away; each with
-its reply."""
+"""Leases: claims, what renews and marks them, the ends of runs, and sweeps, which reap leases; each with its
+reply."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ NOTHING_SPECIAL = Attributes("")
 
 @immutable
 class Claim(Operation, script="claim"):
-    """Lease up to `limit` jobs of these classes, of which a worker names at most 15 (rule 22). At most
-    `crashed_max` of the jobs have a crash behind them: a worker runs one of those at a time, and the others
+    """Lease up to `most` jobs of these classes, of which a worker names at most 15 (rule 22). At most
+    `crashed_max` of the jobs have a crash behind them: a worker runs one of those at a time. The others
     may be run elsewhere (rule 12). With `priorities` only jobs with one from the first to the second.
     `worker`: what the worker is, for models that look at the routing of each job (None: nothing special).
     (incarnation, counter) is the identity (rule 4).
@@ -46,7 +46,7 @@ class Claim(Operation, script="claim"):
 
     incarnation: str
     counter: int
-    limit: int
+    most: int
     lease_ms: int
     not_after_ms: int
     owner: str
@@ -324,11 +324,11 @@ def _ends(flat: Any) -> list[tuple[EndResult, str]]:
 
 @immutable
 class Sweep(Operation, script="sweep", slots={"most_ms": "sleep_max_ms"}):
-    """Take expired leases away, where jobs that have crashed too often are buried, make due jobs claimable,
-    and keep what is kept within its bounds. (incarnation, counter) is the identity. `yields`: if it comes
-    from the leader, it does not count as one of the leader's, so that another worker may take the lead.
-    `orphans`: take the leases of workers that have stopped beating, and do nothing else. `run_id`: the
-    server's, by the caller's own control connection; with it the caller may be asked to look at those of the
+    """Reap leases that have run out, bury jobs that have crashed too often, and make due jobs claimable. Keep
+    what is kept within its bounds. (incarnation, counter) is the identity. `yields`: if it comes from the
+    leader, it does not count as one of the leader's, so that another worker may take the lead. `orphans`:
+    reap only the leases of workers whose heartbeats have stopped, and do nothing else. `run_id`: the
+    server's, by the caller's own control connection. With it the caller may be asked to look at those of the
     other workers."""
 
     incarnation: str
@@ -366,7 +366,7 @@ class Sweep(Operation, script="sweep", slots={"most_ms": "sleep_max_ms"}):
 
 @immutable
 class ReapLost(Operation, script="reap_lost"):
-    """Take away the leases of lost workers, whose control connections are gone and who have named no other
+    """Reap the leases of lost workers: their control connections are gone. They have named no other
     since. (incarnation, counter) is the identity, void after `not_after_ms`. `start_ms` and `start_id`: where
     the page before has ended; '' for the first one."""
 
@@ -401,11 +401,11 @@ _SWEPT_KINDS = ("reaped", "buried", "corrupt")
 
 @immutable
 class Swept:
-    """The leases that were taken away, each with the job's crash counter. `buried`: ids that had crashed too
+    """The leases that were reaped, each with the job's crash counter. `buried`: ids that had crashed too
     often; `corrupt`: ids that the script could not read and buried. Where a sweep was cut off, an id may
-    stand there without its lease. `promoted`: how many due jobs became claimable; `due`: the first of the
-    schedules that are due; `version` of the updates; `leads`: the caller is the leader; `watched`: the
-    control connections that the caller is to look at; `goes_on`: where the next page of a ReapLost starts."""
+    stand there without its lease. `promoted`: how many due jobs became claimable. `due`: the first of the
+    schedules that are due. `version` of the updates. `leads`: the caller is the leader. `watched`: the
+    control connections that the caller is to look at. `goes_on`: where the next page of a ReapLost starts."""
 
     srv_us: int
     sleep_ms: int

@@ -35,7 +35,7 @@ def class_target(route: str, target: str) -> str:
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or
 #: as a list says. A stored job has the place of its kind in this list, so new kinds come last.
 Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
-#: Of an exponential wait half is left to chance, unless the job says otherwise: jobs that failed together,
+#: Of an exponential wait half is left to chance, unless the job says otherwise. Jobs that failed together,
 #: because what they all need was away, do not all come back in the same millisecond.
 EXPONENTIAL_JITTER = 0.5
 #: What becomes of a job when one that it needs is lost: buried as well, or it goes on (rule 25).
@@ -269,9 +269,9 @@ _LETTERS: dict[int, Any] = {
 
 class Enqueued(NamedTuple):
     """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or
-    the job `holder` has the unique key or opened the window of the dedup key; `state` and `fence` say what
-    became of that job (`gone`: nothing is left of it). `refused`: the call came too late and was not applied;
-    `orphan`: nor was this one, for nothing is known of the job `holder`, which it needs; nor `moved`: new
+    the job `holder` has the unique key or opened the window of the dedup key. `state` and `fence` say what
+    became of that job (`gone`: nothing is left of it). `refused`: the call came too late and was not applied.
+    `orphan`: nor was this one, because its parent `holder` is not known. Nor `moved`: new
     jobs go into other shards, of which there are `holder`. `job` is the id of the call; in what a queue
     returns, that of the job that is there, so it is `holder` for a duplicate."""
 

@@ -25,7 +25,7 @@ _DUE_DIGITS = 10
 @immutable
 class Count(Operation, script="counts", label="counts", goes="all"):
     """Count the jobs in each state; with classes, of the waiting ones only those in them. Of many lanes one
-    call counts a part: `cursor` is what the call before has answered, and the waiting jobs are the sum of all
+    call counts a part: `cursor` is what the call before has answered. The waiting jobs are the sum of all
     calls. With `worker` and `priorities` those models that look at the routing of each job count only what
     this worker may run."""
 
@@ -57,7 +57,7 @@ class Count(Operation, script="counts", label="counts", goes="all"):
 class Counts:
     """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked`
     wait for others to finish; `handing` have ended, and those are still to be told. `finished_kept` are the
-    last 1,000 that finished; `finished`, `dead_total`, `expired` and `skipped` (by `skip_on`) count all that
+    last 1,000 that finished. `finished`, `dead_total`, `expired` and `skipped` (by `skip_on`) count all that
     ever were, `data_losses` how often processes found that the server went back. `cursor` says that these are
     not all lanes; a queue's `counts` have them all. `done` and `buried` are former names of two of them."""
 
@@ -129,7 +129,7 @@ LISTED = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished"
 
 @immutable
 class Page(Operation, script="page", label="list of jobs", slots={"newest": "newest_first"}, goes="each"):
-    """One page of the jobs in a state: their ids, or with `names` how many of them each name has; those of
+    """One page of the jobs in a state: their ids, or with `names` how many of them each name has. Those of
     waiting jobs come in parts, of which `cursor` is the next one."""
 
     state: str
@@ -244,11 +244,11 @@ class ReadProgress(Operation, slots={"id": "job"}, goes="all"):
 
 @immutable
 class Look(Operation, script="look", label="look at a result", slots={"id": "job"}, goes="each"):
-    """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to
-    that token's stream."""
+    """Look what became of a job. With a `waiter`, 16 hex digits, the end of a job that has not ended is told
+    to the stream of that waiter."""
 
     job: str
-    token: str = ""
+    waiter: str = ""
 
     def parse(self, raw: Any, decode: object) -> Seen:
         """The raw reply as a value."""
@@ -272,8 +272,8 @@ _SEEN_STATES = get_args(SeenState)
 @immutable
 class Seen:
     """What became of a job: `state` is pending, finished, cancelled, discarded, skipped, expired, rejected
-    (turned away by another job), dead, kept (nothing is left but its record) or gone; `ended_ms` is 0 where
-    the server does not know it any more. `record` is its result as it is stored, empty where there is none;
+    (turned away by another job), dead, kept (nothing is left but its record) or gone. `ended_ms` is 0 where
+    the server does not know it any more. `record` is its result as it is stored, empty where there is none.
     `error` is the last one of a dead job, or of one that was skipped."""
 
     srv_us: int
@@ -286,9 +286,9 @@ class Seen:
 
 @immutable
 class AwaitEnds(Operation, label="wait for a result", goes="each"):
-    """Block until something is told to a token's stream after entry `after`; at most `block_ms`."""
+    """Block until something is told to a waiter's stream after entry `after`; at most `block_ms`."""
 
-    token: str
+    waiter: str
     after: str
     block_ms: int
 
@@ -412,11 +412,11 @@ class PauseInfo:
 class LimitInfo:
     """A limit, and how far it is used up.
 
-    It is of all jobs of a `name`, or of all with a `key`; a key without a limit of its own, which has that of
+    It is of all jobs of a `name`, or of all with a `key`. A key without a limit of its own, which has that of
     `*`, is there while lanes wait for it, and `inherited`. `concurrency`, `rate`, `per_ms` and `window` are
-    as `set_limit` was given them, 0 where that is not limited. `in_hand` leases count against it, `used`
-    of `rate` places are taken in the window, `free_ms` is when places come free (ms, server time; 0: there
-    are some), and `parked` lanes wait for a slot. `holders`: of some of the leases (5) the job and the name
+    as `set_limit` was given them, 0 where that is not limited. `in_hand` leases count against it, `used` of
+    `rate` units are used up in the window, `free_ms` is when units come free (ms, server time; 0: there are
+    some), and `parked` lanes wait for a limit slot. `holders`: of some of the leases (5) the job and the name
     of its worker.
     """
 

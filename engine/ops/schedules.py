@@ -143,7 +143,7 @@ _TICK_RESULTS = get_args(TickResult)
 @immutable
 class Ticked:
     """`ticked`, or `repeated` for another copy of the same call, with the jobs that were made and how many
-    were not because the job before had not ended; `moved`: the schedule has another version or waits for
+    were not because the job before had not ended. `moved`: the schedule has another version or waits for
     another tick."""
 
     srv_us: int

@@ -15,7 +15,7 @@ from engine.ops.jobs import Lease
 
 @immutable
 class Beat(Operation, script="beat", patient=False):
-    """A worker lives: until `until_ms` nobody takes its leases for orphaned. 0: it has ended. (incarnation,
+    """A worker lives: until `until_ms` its leases are no orphans. 0: it has ended. (incarnation,
     counter) is the identity. `sweep_ms` is its sweep interval, by which it would find the leader silent.
     `about` is JSON for people; `others`: further incarnations whose leases it still has. `connection`: client
     id and run id of its control connection, '' where there is none by which others may see that it lives."""
@@ -81,9 +81,9 @@ HANDLERS_TOLD = 100
 @frozen
 class WorkerInfo:
     """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases,
-    of which `jobs` are at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names;
-    `priorities` the least and the greatest that it claims, None: all; `routing` what targets and routes of
-    jobs ask for; `paused` and `gate_closed`: whether a pause or its gate kept it from claiming when it beat.
+    of which `jobs` are at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names.
+    `priorities` the least and the greatest that it claims, None: all. `routing` what targets and routes of
+    jobs ask for. `paused` and `gate_closed`: whether a pause or its gate kept it from claiming when it beat.
     On an old keyspace those that the registry of the format lists come behind the others, with their names as
     incarnations and 0 for what is not known. `unreadable` says why a beat that somebody else has written
     cannot be read."""
@@ -229,8 +229,8 @@ class ReleaseLock(LockOperation, script="lock_release", slots={"op": "token"}):
 
 @immutable
 class LockReply:
-    """`held`: until `until_ms`, under this fence; `released`; `taken`: by somebody else until then; `lost`:
-    it was not held any more; `refused`: the call came too late."""
+    """`held`: until `until_ms`, under this fence; `released`; `taken`: by somebody else until then. `lost`:
+    it was not held any more. `refused`: the call came too late."""
 
     srv_us: int
     result: LockResult

@@ -260,7 +260,7 @@ def _forget(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
 # -- The steps of admin actions on single jobs, without I/O: cancel, remove, requeue and the like (rules 7
 # and 26).
 #
-# What is done to a job names the state that it was seen in: it is looked at first, and when its state has
+# What is done to a job names the state that it was seen in. It is looked at first, and when its state has
 # changed meanwhile, once more. A late copy of a call finds another state, or its own record, and changes
 # nothing.
 
@@ -335,7 +335,7 @@ def _infos(raw: Sequence[bytes]) -> list[QueueInfo]:
 # -- Locks that processes share, beside the jobs of a queue (BN20, MQ23, MQ24): for work that should be
 # done once at a time.
 #
-# Like a job's lease, a lock ends by time, so its holder may be overtaken without knowing: what must not be
+# Like a job's lease, a lock ends by time. So its holder may be overtaken without knowing. What must not be
 # done twice is guarded by the lock's `fence`, which rises with each holder (rule 6).
 
 TTL_MS_MAX = 86_400_000
@@ -383,7 +383,7 @@ def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
 
 
 def releasing(lock: object) -> Steps[bool]:
-    """Release a lock. Returns False when it was not held any more."""
+    """Give a lock back. Returns False when it was not held any more."""
     held = _lock(lock)
     reply: LockReply = yield ReleaseLock(held.name, held.token)
     return reply.result == "released"

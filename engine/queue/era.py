@@ -4,7 +4,7 @@ restore, a restart without its data, or FLUSHALL.
 It costs a healthy connection nothing but one more command of its handshake, which reads the latest entry of
 `era`. Where that is another one than this process has seen, one more call asks what is missing, before
 anything is written there. Beside that, replies of a living connection are looked at: a sequence that was
-given before, a mark of the era that is gone.
+given before, or an entry of `era` that is gone.
 
 Losses are suffixes: asynchronous replication and an append-only file lose the last writes and no others. So
 producers go by the sequences of their jobs, and workers by the counters of their claims, which follow their
@@ -50,8 +50,8 @@ class DataLoss:
     one that it found (equal where one server was emptied). `acknowledged` is the highest sequence of a job
     that this process was acknowledged, 0 = none; `found` the sequence up to which the data came along.
     `missing`: `sequence` where jobs of this process are gone, `claim` where claims of its workers are,
-    `marker` where it is only known that the data is older than what was seen. `srv_us` is the server's
-    time."""
+    `marker` where the entry of the era is gone: the data is older than what was seen. `srv_us` is the
+    server's time."""
 
     queue: str
     before: ServerIdentity
@@ -70,7 +70,7 @@ class EraWatch:
         self._queue = queue
         self._model = model
         self._lock = threading.Lock()
-        #: The epoch and the highest sequence that was acknowledged in it.
+        #: The era and the highest sequence that was acknowledged in it.
         self.mark: tuple[object, int] = (object(), 0)
         #: What each handshake asks.
         self.commands: tuple[tuple[object, ...], ...] = (("LINDEX", model.keys.era, 0),)
@@ -263,7 +263,7 @@ class EraWatch:
 
 
 class ShardsWatch(EraWatch):
-    """The watch of a queue in several shards. Handshakes ask for shard 0; of the others it notices, at the
+    """The watch of a queue in several shards. Handshakes ask for shard 0. Of the others it notices, at the
     next job that is enqueued there, that a sequence of theirs is given again."""
 
     def __init__(self, queue: str, model: Model) -> None:

@@ -18,7 +18,7 @@ from engine.options import PLAIN, without_private
 from engine.routing import read_target
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
-#: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as
+#: `stuck`: in hand, and the lease has ended, so a sweep is about to reap it. `finished`: for as long as
 #: its tombstone or its entry among the last finished ones is kept; so are `cancelled`, `discarded` and the
 #: other ends. `blocked`: it waits for other jobs.
 Ended = Literal["finished", "cancelled", "discarded", "skipped", "rerouted", "expired"]
@@ -47,10 +47,10 @@ class JobInfo:
     """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
 
     Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`, and of a skipped one its
-    `last_error`; the other formats keep the job. `unreadable` says why a corrupt one could not be read.
+    `last_error`. The other formats keep the job. `unreadable` says why a corrupt one could not be read.
     `envelope`: the stored bytes. `errors` are the last ten runs that came to nothing, the oldest first.
-    `failures` are the attempts that were used since the enqueue or the requeue at `requeued_ms`: failed runs,
-    but for those that asked for another one uncharged or buried the job. `crashes` count from there, too.
+    `failures`: runs charged as attempts since the enqueue or the last requeue, at `requeued_ms`. `crashes`
+    count from there, too.
     """
 
     id: str
@@ -147,8 +147,8 @@ def state_of(looked: Looked | Explained, srv_us: int) -> JobState:
 
 
 def payload_members(payload: Any, data: bytes) -> dict[str, Any]:
-    """A payload for an answer in JSON: `payload` where JSON can say it, else its bytes as `payload_base64`;
-    where nobody here can read it, `payload_unreadable` says why."""
+    """A payload for an answer in JSON: `payload` where JSON can say it, else its bytes as `payload_base64`.
+    Where nobody here can read it, `payload_unreadable` says why."""
     in_base64 = {"payload_base64": base64.b64encode(data).decode()}
     if isinstance(payload, UnreadablePayload):
         return {**(in_base64 if data else {}), "payload_unreadable": payload.reason}
@@ -295,7 +295,7 @@ class Selection:
 
 class ListOptions(TypedDict, total=False):
     """Which jobs of a state a list has. `offset` (0) and `limit` (100) are its page, in the order of time
-    (`newest_first`: from its end); those that wait come lane by lane, each lane in its order. Only those of a
+    (`newest_first`: from its end). Those that wait come lane by lane, each lane in its order. Only those of a
     `name`, with a `key`, whose last error has `error` as whole words (`ValueError`) or is as `error_like` but
     for ids, numbers, addresses and quoted values, or that were enqueued, died or ended so long ago."""
 

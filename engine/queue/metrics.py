@@ -43,7 +43,7 @@ class Scaling:
     """What `ironclaim_wanted_workers` aims at, and its bounds.
 
     `target_utilisation`: how busy the handlers of workers may be (0.01 to 1), and `spare_workers`: how many
-    workers more; `plan.utilisation` and `plan.spare` of a capacity plan are meant for them. `drain_ms`: in
+    workers more. `plan.utilisation` and `plan.spare` of a capacity plan are meant for them. `drain_ms`: in
     which time a backlog is to be gone. `service_ms`: how long a job takes a handler, until workers have told
     how long theirs took; 0: not known. `concurrency`: handlers of a worker while none is alive. Raises
     Malformed.
@@ -197,7 +197,7 @@ def _service_ms(look: _Look, base: _Look | None) -> float:
 #: States of jobs, with the member of Counts that has their number.
 _STATES = {state: state for state in ("waiting", "delayed", "blocked", "active", "dead")}
 _STATES["finished"] = "finished_kept"
-#: Every second bucket from 66 us to 73 minutes, so that each bound is twice the one before; what is shorter
+#: Every second bucket from 66 us to 73 minutes, so that each bound is twice the one before. What is shorter
 #: is in the first one. The same for every name: Prometheus adds histograms with equal bounds only.
 _LE_BUCKETS = tuple(range(32, 85, 2))
 #: The format knows one line end; readers that split at others would see half a sample.

@@ -2,8 +2,8 @@
 losing a wake-up.
 
 Who waits looks and registers in one step of the server (`look.lua`), and then blocks on a stream of its
-own, which the script that ends the job writes to. Reading a stream takes nothing away, so a lost reply is
-read again; and every block is followed by another look, at the latest after `BLOCK_MS`, so that also a
+own, which the script that ends the job writes to. Reading a stream takes nothing away. So a lost reply is
+read again. And every block is followed by another look, at the latest after `BLOCK_MS`, so that also a
 server that has forgotten everything leaves nobody waiting."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Result(Generic[T]):
     not kept any more.
 
     `outcome`: finished, dead (it failed or crashed too often, and may be requeued), cancelled, discarded (by
-    its handler, or after its death), skipped (by its `skip_on`), or expired before anybody had started it;
+    its handler, or after its death), skipped (by its `skip_on`), or expired before anybody had started it.
     `error` is the last error of a dead or skipped job as text. `ended_ms` is server time and 0 where nobody
     knows it any more; `took_ms` is how long the handler ran, None where no value is kept. `kept` is False
     where the task says that it returns something and that is not there. `unreadable` says why what is stored
@@ -133,7 +133,7 @@ def best(job: str, looks: Iterable[Seen]) -> Result[Any] | None:
 
 
 def _record(seen: Seen) -> dict[str, Any]:
-    """The stored record, empty where there is none of this end: a job of the same id, or an earlier life of
+    """The stored record, empty where there is none of this end. A job of the same id, or an earlier life of
     this one, may have left one. Raises one of _NO_RECORD."""
     if not seen.record:
         return {}
@@ -226,7 +226,7 @@ class Waiting:
         return max(1, min(BLOCK_MS, self.left_ms))
 
 
-# -- Who listens for the ends of jobs. A thread or greenlet blocks on a stream of its own; the tasks of an
+# -- Who listens for the ends of jobs. A thread or greenlet blocks on a stream of its own. The tasks of an
 # event loop share one stream, which one task reads, and so one connection, however many of them wait.
 
 
@@ -245,16 +245,16 @@ class Blocking(Protocol):
 
 
 class EndListener:
-    """One thread that waits for the end of a job. `token`: what a look registers it under."""
+    """One thread that waits for the end of a job. `waiter`: what a look registers it under."""
 
     def __init__(self, blocking: Blocking) -> None:
-        self.token = secrets.token_hex(8)
+        self.waiter = secrets.token_hex(8)
         self._after = FIRST_ENTRY
         self._blocking = blocking
 
     def rest(self, most_ms: int) -> None:
         """Wait until the job may have ended; at most so long. Raises ServerUnavailable, OutcomeUnknown."""
-        ended: EndedJobs = self._blocking.run(AwaitEnds(self.token, self._after, most_ms))
+        ended: EndedJobs = self._blocking.run(AwaitEnds(self.waiter, self._after, most_ms))
         self._after = ended.after
 
 
@@ -279,11 +279,11 @@ class EndListeners:
 
 
 class AsyncEndListener:
-    """One task that waits for the end of a job. `token`: what a look registers it under. `model_ms`: at most
+    """One task that waits for the end of a job. `waiter`: what a look registers it under. `model_ms`: at most
     so long it may rest, because its model may tell nothing of an end."""
 
-    def __init__(self, token: str, model_ms: int) -> None:
-        self.token = token
+    def __init__(self, waiter: str, model_ms: int) -> None:
+        self.waiter = waiter
         self._model_ms = model_ms
         self._told = asyncio.Event()
 
@@ -354,11 +354,11 @@ class _Listening:
                 await task
         await self._blocking.close()
 
-    async def _listen(self, token: str, by_job: dict[str, set[AsyncEndListener]]) -> None:
+    async def _listen(self, waiter: str, by_job: dict[str, set[AsyncEndListener]]) -> None:
         after = FIRST_ENTRY
         while True:
             try:
-                ended: EndedJobs = await self._blocking.run(AwaitEnds(token, after, BLOCK_MS))
+                ended: EndedJobs = await self._blocking.run(AwaitEnds(waiter, after, BLOCK_MS))
                 after, told = ended.after, ended.jobs
             except EngineError:
                 # The server fails: the tasks that wait poll, and get the error themselves.

@@ -55,8 +55,8 @@ _ELSEWHERE = {
 @frozen
 class Schedule:
     """A schedule and its state. Times are server ms, 0 where there is none: `next_ms` is the next tick,
-    `last_ms` the last one that made a job, `last_job` its id; intervals count from `anchor_ms`. `count` jobs
-    were made; `missed` ticks were passed by because nobody saw them in time, or because more were due than
+    `last_ms` the last one that made a job, `last_job` its id. Intervals count from `anchor_ms`. `count` jobs
+    were made. `missed` ticks were passed by because nobody saw them in time, or because more were due than
     the 100 that are made up for; `skipped` because the job before had not ended (or another one has its
     unique key). With an `error` it does not tick until it is put again."""
 

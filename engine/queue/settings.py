@@ -133,7 +133,7 @@ class QueueSettings:
     def on_data_loss(self, callback: OnDataLoss) -> OnDataLoss:
         """Call this with each DataLoss: the server has less than this process was acknowledged or has seen,
         after a failover, a restore, a restart without its data. Once for each, in a thread of its own or as a
-        task of the running event loop, so that it neither holds up nor fails a call; what it raises is
+        task of the running event loop, so that it neither holds up nor fails a call. What it raises is
         logged. Returns it, so that it can decorate. Raises UnsupportedFeature for an old keyspace, which has
         no sequence to tell by."""
         if self.era is None:
@@ -230,8 +230,8 @@ def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job
 
 # -- The two counterparts of a queue: a Queue and an AsyncQueue with the same settings, handlers and hooks.
 #
-# A task is enqueued by functions and by coroutines, and a worker calls the server in threads whatever kind of
-# queue it works for; so a queue of either kind is asked here for itself or for its other counterpart. The two
+# A task is enqueued by functions and by coroutines. A worker calls the server in threads whatever kind of
+# queue it works for. So a queue of either kind is asked here for itself or for its other counterpart. The two
 # connect apart, and neither imports the other.
 
 #: Two threads that ask at once get the same counterpart.

@@ -3,8 +3,8 @@ many there are.
 
 A shard is a Lanes queue of its own, in a slot of its own. Shard 0 has the name of the queue, `mails`; it
 holds the record, the schedules and the jobs of their ticks, and locks. The others share all other jobs, and
-are named by the version of the record and their number, `mails#1.3`: no
-queue of a user has a `#` in its name, and no name is used again. So a client with an old record cannot write
+are named by the version of the record and their number, `mails#1.3`. No
+queue of a user has a `#` in its name. No name is used again. So a client with an old record cannot write
 into a newer shard (`engine.resharding`).
 
 A job goes by its key, or else by its unique key, or else by its id: crc32 of that, times the number of these
@@ -62,9 +62,9 @@ class Layout(NamedTuple):
 
 @frozen
 class ShardRecord:
-    """How many shards a queue has. While it is resharded, `former` are those that it had; `preparing`: they
-    still are the only ones in use; `moving`: new jobs go into the new ones, and those of the former ones are
-    moved there; `cleaning`: the former ones hold no jobs any more. `was`: numbers of shards that it had
+    """How many shards a queue has. While it is resharded, `former` are those that it had. `preparing`: they
+    still are the only ones in use. `moving`: new jobs go into the new ones, and those of the former ones are
+    moved there. `cleaning`: the former ones hold no jobs any more. `was`: numbers of shards that it had
     before."""
 
     layout: Layout

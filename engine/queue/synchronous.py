@@ -122,10 +122,9 @@ if TYPE_CHECKING:
 
 # -- The one way of a queue's calls: where each goes among the shards of the queue, and how it is sent. A
 # whole queue is its own only shard, and asks nobody. The shards of a divided one (docs/guides/shards.md)
-# are queues of their own that share its driver, and what is asked of all of them leaves in one pipeline.
-# The record of how many there are is read with the first call and again with each look at all shards, so
-# one that has become another is noticed; an enqueue need not look, because a shard that takes no new jobs
-# says so.
+# are queues of their own that share its driver. What is asked of all of them leaves in one pipeline. The
+# record of how many there are is read with the first call. Reading it with each look at all shards shows
+# when their number has changed. An enqueue need not look, because a shard that takes no new jobs says so.
 
 #: Looks at a record that changes all the time, or at a job that is on its way to another shard.
 _TRIES = 50
@@ -603,14 +602,14 @@ class Jobs(JobsPart):
 
     def page(self, state: str, **options: Unpack[ListOptions]) -> JobPage:
         """What `list` finds among `limit` places of a state (1 to 250) from `offset` on, in two calls however
-        many jobs there are; so a page may be short, or empty, and `next` is the `offset` of the one after it,
+        many jobs there are. So a page may be short, or empty, and `next` is the `offset` of the one after it,
         None where there is none."""
         listing = looks.listing(looks.PLACES_MAX, names=self._queue.model.names, **options)
         return self._page(admin.check_state(state, LISTED), listing)
 
     def counts_by_name(self) -> dict[str, NameCounts]:
         """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can
-        read. It reads 250 jobs a call, the waiting ones by lane, so with many delayed or dead jobs it takes
+        read. It reads 250 jobs a call, the waiting ones by lane. So with many delayed or dead jobs it takes
         its time, and is no instant."""
         counts: dict[str, dict[str, int]] = {}
         for shard, state in itertools.product(self._queue.in_use(), NameCounts._fields):
@@ -627,7 +626,7 @@ class Jobs(JobsPart):
 
     def cancel(self, id: str, *, expected_state: str | None = None) -> Altered:
         """End a job that waits, is delayed or runs. A running one loses its token at once: what its worker
-        still says about it is refused, and its handler learns of it within a second (`Job.cancelled`,
+        still says about it is refused. Its handler learns of it within a second (`Job.cancelled`,
         `Job.cancelled_by_hand`): a coroutine is cancelled, a child process killed. Where the worker's control
         connection is away, that is at the next renewal.
 
@@ -664,7 +663,7 @@ class Dead(JobsPart):
 
         `with_children`: the jobs that died with it wait for it again, and theirs for them, in pieces
         of at most 100, each at once or not at all. One with other parents waits for those, too. A child stays
-        dead whose other parent is still lost, whose unique key another job has by now, or that has run since;
+        dead whose other parent is still lost, whose unique key another job has by now, or that has run since.
         `children` and `left` count both. Cut off half way, some have gone back and some are dead; the same
         call goes on, whatever has become of the job meanwhile.
 
@@ -786,7 +785,7 @@ class Workflows(Part):
         return self._queue.carry_out(workflows.cancelling(self._queue.model, id, limit))
 
     def retry(self, id: str, *, limit: int = JOBS_MAX) -> WorkflowChange:
-        """Requeue all jobs of it that are dead, parents before their children, in pieces of 100: one that was
+        """Requeue all jobs of it that are dead, parents before their children, in pieces of 100. One that was
         buried with a parent waits for it again, as with `dead.requeue`. `left` are those that stay dead, as
         there.
 
@@ -831,16 +830,16 @@ class Schedules(Part):
         schedules at each start. `job_name` may also be a task, with its options; a task without a payload is
         called without arguments, else with `task.payload(...)`.
 
-        One of three says when it ticks: `cron`, in the dialect of crontab(5), five fields (minute, hour, day,
-        month, weekday), or six of which the *first* is the second; `every_ms`, at least 100; or `months`, on
-        the day and at the time of day of the start (31 January, 28 February, 31 March). `zone` is an IANA
-        name, for cron and months. Nothing ticks before `start_ms` (server time), from which intervals count
-        without drift; 0: from now. A time of day that the clocks skip ticks once right after the gap, one
-        that comes twice ticks the first time; a cron expression for every hour follows the clock on the wall
-        instead.
+        One of three says when it ticks. `cron` has five fields in the dialect of crontab(5) (minute, hour,
+        day, month, weekday), or six of which the *first* is the second. `every_ms` is at least 100. `months`
+        ticks on the day and at the time of day of the start (31 January, 28 February, 31 March). `zone` is an
+        IANA name, for cron and months. Nothing ticks before `start_ms` (server time), from which intervals
+        count without drift; 0: from now. A time of day that the clocks skip ticks once right after the gap,
+        one that comes twice ticks the first time. A cron expression for every hour follows the clock on the
+        wall instead.
 
         Where nobody saw the first due tick for more than `late_ms`, `missed="once"` runs the last one for
-        all, `"all"` runs each, `"skip"` those that are not late; at most the last 100 run, and each of the
+        all, `"all"` runs each, `"skip"` those that are not late. At most the last 100 run. Each of the
         others counts as missed. `overlap="skip"` makes no job while the one before is waiting or running.
         `enabled=None` leaves it as it is; a new one is. `options` are those of `enqueue` that travel with the
         job: no delay and no dedup.
@@ -920,7 +919,7 @@ class Events(Part):
     stream for each.
 
     The script that does a thing writes its entry, last and only where it changes something: a call that is
-    sent twice tells once, and one that the server cut off just before the end may have told nothing. Kinds,
+    sent twice tells once. One that the server cut off just before the end may have told nothing. Kinds,
     and what their `detail` says:
 
     - `created` (waiting, delayed or blocked), `promoted` (its delay is over, or somebody said so),
@@ -962,7 +961,7 @@ class Events(Part):
         `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of
         the iterator on. Who falls behind by more than are kept misses some. Raises Malformed at the first
         step, and so UnsupportedFeature as `last` does, and ServerUnavailable or OutcomeUnknown when the
-        server is away: then read on after the last event that came.
+        server is away. Then read on after the last event that came.
         """
         self._check_whole()
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -1066,7 +1065,7 @@ class Results(Part):
         """How the job ended. None: it has not ended, is unknown, or nothing of it is kept any more. A result
         is kept for `result_ttl_ms`; the fact that it finished, a while longer.
 
-        The value is as JSON has it; with the `task` that the job is of, and for what `task.new(...)` made, it
+        The value is as JSON has it. With the `task` that the job is of, and for what `task.new(...)` made, it
         has the type that its function returns.
 
         Raises Malformed, also for a value that is not of the task's type, ServerUnavailable, OutcomeUnknown.
@@ -1138,7 +1137,7 @@ class Results(Part):
         with listeners.listening_for(waiting.job) as listener:
             while True:
                 try:
-                    found = waiting.take(shard.do(Look(waiting.job, listener.token)))
+                    found = waiting.take(shard.do(Look(waiting.job, listener.waiter)))
                     if found is not None:
                         return found
                     listener.rest(waiting.block_ms)
@@ -1155,7 +1154,7 @@ class Results(Part):
 # (BQ02 to BQ04, MQ30).
 #
 # A worker beats every 10 s unless told otherwise, and is taken for dead when three beats in a row have not
-# come; then a sweep looks for leases that it has left behind, and the next beat may find it gone from the
+# come. Then a sweep looks for leases that it has left behind. The next beat may find it gone from the
 # list. A worker that stops takes its leave at once.
 
 
@@ -1184,7 +1183,7 @@ class Workers(Part):
     def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
         """Let the worker of this name, or every worker without a number of its own (None), run so many
         handlers at once: 1 to 1,000, of which it uses no more than it was started with; None: as it was
-        started. Workers hear of it at their next sweep at the latest, and what runs goes on. Raises as
+        started. Workers are told by their next sweep at the latest, and what runs goes on. Raises as
         `Queue.enqueue` does."""
         self._queue.do(admin.set_concurrency(name, concurrency))
 
@@ -1257,7 +1256,7 @@ class Queue(QueueCalls):
     own. `connect`: times and bounds of those. `prefix` is what all keys begin with, None: as the model has
     it. `durability="replica"`: a call counts as answered when one replica has what it wrote; each send waits
     `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told.
-    `lua` replaces the folder of scripts; services do not need it. `observer` hears of every call and run;
+    `lua` replaces the folder of scripts; services do not need it. `observer` is told of every call and run;
     None: the one that the environment names by `IRONCLAIM_OBSERVER`, if it does (docs/guides/observing.md).
     `shards`: the queue is divided into so many, each in a slot of its own, 2 to 256 (Lanes alone;
     docs/guides/shards.md). Raises Malformed for what does not fit, and UnsupportedFeature for shards of
@@ -1359,14 +1358,14 @@ class Queue(QueueCalls):
 
         `payload` is any JSON value of at most `payload_bytes_max` bytes (as JSON has it, a tuple arrives as a
         list and a key as text; two keys that are the same text are refused), or bytes, which arrive
-        untouched; a queue with a `serializer` of its own takes what that one can write. `options`: see
+        untouched. A queue with a `serializer` of its own takes what that one can write. `options`: see
         JobOptions. `name` may be a task, with its options; the payload of a name that `job` has registered
         here must fit its function's parameters. `intended_ns` (monotonic) is only told to the observer.
 
-        Returns Enqueued: `created`, or `duplicate` when the id was already there or another job keeps it out;
+        Returns Enqueued: `created`, or `duplicate` when the id was already there or another job keeps it out.
         `job` is the id of the job that is there. Raises Malformed before any I/O, ServerUnavailable when
-        nothing was applied, OutcomeUnknown when that cannot be said: with an `id` of your own the same call
-        may be sent again, for it is there once; without one it could be there twice. An id is known for 20 s
+        nothing was applied, OutcomeUnknown when that cannot be said. With an `id` of your own the same call
+        may be sent again, for it is there once. Without one it could be there twice. An id is known for 20 s
         after its job has finished.
         """
         operation, job = self._drafted(name, payload, id, options)
@@ -1462,8 +1461,8 @@ class Queue(QueueCalls):
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
 
         `jobs` are NewJob, or mappings with its fields: `{"name": ..., "payload": ...}` and the options of
-        `enqueue`; at most 100,000, all with different ids; give ids to be able to send all of them again. Up
-        to 1,000 jobs or 1 MiB go in one piece, all of them or none; more go as several pieces in pipelines,
+        `enqueue`; at most 100,000, all with different ids. Give ids to be able to send all of them again. Up
+        to 1,000 jobs or 1 MiB go in one piece, all of them or none. More go as several pieces in pipelines,
         and then another producer's jobs may come between the pieces.
 
         Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises
@@ -1503,7 +1502,7 @@ class Queue(QueueCalls):
         window: Window = "sliding",
     ) -> None:
         """Let at most `concurrency` jobs be in hand at once, and at most `rate` be claimed in `per_ms`; 0 =
-        not limited. Either of all jobs of a name, or of all jobs with a `key`, whatever their names;
+        not limited. Either of all jobs of a name, or of all jobs with a `key`, whatever their names.
         `key="*"` is for each key that has no limit of its own (rule 20).
 
         It counts the claims from now on, and replaces the limit that was there. Shards of a queue divide the
@@ -1594,7 +1593,7 @@ class Queue(QueueCalls):
     def stats(self) -> list[HandlerTimes]:
         """How long the handlers of each name took, in the order of the names: how many runs succeeded and
         failed, their sum, the longest, and a histogram for percentiles. Workers tell it with their beats,
-        every 10 s unless told otherwise, and when they stop; what a killed one has not told is not counted,
+        every 10 s unless told otherwise, and when they stop. What a killed one has not told is not counted,
         and nothing twice. Kept until the queue is obliterated."""
         found: list[HandlerTimes] = []
         for shard in self.in_use():
@@ -1614,7 +1613,7 @@ class Queue(QueueCalls):
         `ironclaim_worker_places`, the counters `ironclaim_jobs_finished_total` and
         `ironclaim_jobs_dead_total`, and the histogram `ironclaim_run_seconds` by name and outcome. An
         autoscaler follows `ironclaim_wanted_workers`, which aims at `scaling` (None: its defaults), or
-        `ironclaim_worker_utilisation_ratio`; the rates in it are taken from one call of this queue object to
+        `ironclaim_worker_utilisation_ratio`. The rates in it are taken from one call of this queue object to
         the next. `join_metrics` makes one page of several queues. An old keyspace has no waiting jobs by
         name, no oldest one and no pauses."""
         counts, times, workers = self.counts(), self.stats(), self.workers.list()
@@ -1647,7 +1646,7 @@ class Queue(QueueCalls):
     def use_test_clock(self, now_ms: int) -> None:
         """Give the scripts this time instead of the server's. Only on a queue that has never held a job, or
         one that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys
-        expire by the server's own clock, so an expiry in its past would delete what the script has just
+        expire by the server's own clock. So an expiry in its past would delete what the script has just
         written. Raises UnsupportedFeature for a queue with shards."""
         if self.shards is not None:
             raise UnsupportedFeature("the test clock is for queues without shards")

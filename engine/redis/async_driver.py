@@ -58,9 +58,9 @@ _LOOKS, _PART = 4, 40
 class Patience:
     """The time within which an answer must come, else TimeoutError.
 
-    A loop that stood still, because a handler blocked it or the process was stopped, hears of an answer that
-    has long been there and of the end of the time at once; the task that waits would read it a few turns
-    later. So a time that is over is prolonged by some more turns."""
+    A loop may stand still, because a handler blocks it or the process is stopped. It then finds an answer
+    that has long been there and the end of the time in one round. The task that waits would read the answer
+    a few rounds later, so a time that is over is prolonged by some more rounds."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -129,7 +129,7 @@ class AsyncDialer:
 
     async def read(self, connection: Connection, count: int, replies: list[Any], patience: Patience) -> None:
         """Put the next replies of a connection into `replies`, errors that the server sent among them. A
-        failure of the connection is raised, also TimeoutError for a reply that does not come in time; what
+        failure of the connection is raised, also TimeoutError for a reply that does not come in time. What
         came before it is in the list."""
         while len(replies) < count:
             try:
@@ -162,8 +162,8 @@ SILENT_NS = 20_000_000
 
 class PipelinedConnection:
     """A connection on which exchanges are under way, one or several. Their replies come in the order in which
-    they were written, so each is written as a whole, also when the client has to wait for room in its buffer,
-    before the next one begins, and waits for its turn to read. When the connection fails, it fails for all of
+    they were written. So each is written as a whole, also when the client has to wait for room in its buffer,
+    before the next one begins, and waits for its time to read. When the connection fails, it fails for all of
     them."""
 
     __slots__ = ("answered_ns", "connection", "exchanges", "reading", "retired", "writing")
@@ -320,7 +320,7 @@ class AsyncConnections:
     async def retire(self, pipelined: PipelinedConnection) -> None:
         """End an exchange, and begin no further one on its connection, which lacks a script. Those under way
         still read what the server answered: their calls would have an unknown outcome otherwise. The idle
-        connections most likely lack it too, and a call would meet one after the other: the next one is a new
+        connections most likely lack it too. A call would meet one after the other: the next one is a new
         one, whose handshake loads the scripts."""
         self._share_no_more(pipelined)
         pipelined.retired = True
@@ -329,7 +329,7 @@ class AsyncConnections:
         await self._close_idle(nowait=True)
 
     async def break_off(self, pipelined: PipelinedConnection) -> None:
-        """Close a connection on which a reply may still come, and begin no further exchange on it: the client
+        """Close a connection on which a reply may still come, and begin no further exchange on it. The client
         would connect again by itself, and those under way would read the replies of that one."""
         self._share_no_more(pipelined)
         await pipelined.connection.disconnect(nowait=True)

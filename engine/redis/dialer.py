@@ -82,7 +82,7 @@ def ask(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[
 
 
 def read_replies(connection: Connection, count: int, replies: list[Any]) -> bool:
-    """Put the next replies of a connection into `replies`, errors that the server sent among them: an answer
+    """Put the next replies of a connection into `replies`, errors that the server sent among them. An answer
     that stays unread would be taken for the next call's. Returns whether there are such errors. A failure of
     the connection is raised; what came before it is in the list."""
     refused = False
@@ -176,7 +176,7 @@ def _tell_off(reason: str) -> None:
 # its own.
 #
 # It connects again for as long as it is wanted. What is published while it is away is missed, so its owner
-# hears of every beginning and end.
+# is told of every beginning and end.
 
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 
@@ -388,7 +388,7 @@ Listener = Callable[[], None]
 
 class Notifier:
     """The listeners of one topic. It connects with the first listener, and disconnects some seconds after the
-    last one has left; safe across a fork: a child makes its own connection."""
+    last one has left; safe across a fork. A child makes its own connection."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
         self._endpoint = endpoint
@@ -498,7 +498,7 @@ class AsyncNotifier:
 
     @property
     def live(self) -> bool:
-        """As of Notifier. False until this loop has heard of it: its listeners are called then, too."""
+        """As of Notifier. False until this loop was told so: its listeners are called then, too."""
         return self._live if self._ring is not None else self._notifier.live
 
     def listen(self, listener: Listener) -> None:

@@ -65,8 +65,8 @@ Idle = list[tuple[Connection, int]]
 
 
 class Connections:
-    """A pool of handshaken connections, last in first out, safe from threads and greenlets and across a fork:
-    a child neither uses nor closes its parent's connections, and makes its own.
+    """A pool of handshaken connections, last in first out, safe from threads and greenlets and across a fork.
+    A child neither uses nor closes its parent's connections, and makes its own.
 
     `patience_ms`: how much longer than usual a reply may take. With a bound on the connections, a caller
     waits for a permit. Where the server is found by a resolver, a connection is for one node, and is closed
@@ -242,7 +242,7 @@ if hasattr(os, "register_at_fork"):
 
 def break_off(connection: Connection) -> None:
     """End a connection that another thread may use: closing it from here would leave the one who reads
-    without a socket, so it ends as if the server had closed it."""
+    without a socket. So it ends as if the server had closed it."""
     sock = connection._sock
     if sock is not None:
         with contextlib.suppress(OSError):

@@ -53,13 +53,12 @@ def trouble_of(error: BaseException, *, sent: bool) -> Trouble:
     """What an exception means for a send: `sent` tells whether any byte of it may have left."""
     if is_reply(error):
         trouble = trouble_of_reply(message_of(error))
-        # What a server says while it is greeted (a database that it has not, a password that it does not
-        # want) is no fault of the call that had to wait for that.
+        # An error of the handshake, such as a wrong password, is no fault of the waiting call.
         return trouble if sent or trouble is not Trouble.FAULT else Trouble.REFUSED
     return Trouble.UNANSWERED if sent else Trouble.NOT_SENT
 
 
-# -- One call on its way: what its driver does after each send, what its observer hears, and how it ends.
+# -- One call on its way: what its driver does after each send, what its observer is told, and how it ends.
 # No socket, no waiting.
 #
 # The three ways to run calls (synchronous, asyncio, many in one pipeline) differ in how they send and how
@@ -223,10 +222,10 @@ class InFlightCall:
         step = delivery.after(trouble_of(cause, sent=sent), message, time.monotonic_ns())
         if not isinstance(step, GiveUp):
             return step.after_ms / 1000
-        if step.verdict is Verdict.FAULT:
+        if step.outcome is NoReply.FAULT:
             fault = WrongKeyType if message.startswith("WRONGTYPE") else ScriptFault
             return fault(f"{what}: the server answered {message}")
-        if step.verdict is Verdict.UNKNOWN:
+        if step.outcome is NoReply.UNKNOWN:
             lost = f"{delivery.unanswered} of {len(delivery.errors)} sends unanswered"
             return OutcomeUnknown(f"{what}: {lost}, last error {message}")
         text = f"{what}: {len(delivery.errors)} tries, nothing was applied, last error {message}"
@@ -314,7 +313,7 @@ def _name(call: Call[Any]) -> str:
 # -- What a driver does next with one call: send it, wait, or give up. Pure decisions, no socket (rules 5
 # and 31).
 #
-# Every call of the engine carries an identity that makes a second send harmless, so a call without an answer
+# Every call of the engine carries an identity that makes a second send harmless. So a call without an answer
 # is sent again until its deadline. What is unknown after that is said to be unknown.
 
 _PAUSE_FIRST_MS = 10
@@ -350,7 +349,7 @@ class Trouble(Enum):
     FAULT = "fault"  # an error of the script itself
 
 
-class Verdict(Enum):
+class NoReply(Enum):
     """How a call ends without a reply."""
 
     UNAVAILABLE = "unavailable"  # nothing was applied
@@ -367,7 +366,7 @@ class SendAgain(NamedTuple):
 class GiveUp(NamedTuple):
     """Stop sending."""
 
-    verdict: Verdict
+    outcome: NoReply
 
 
 def trouble_of_reply(message: str) -> Trouble:
@@ -404,16 +403,16 @@ class Delivery:
         if trouble is Trouble.UNANSWERED:
             self.unanswered += 1
         if trouble is Trouble.FAULT:  # anchor: slots-that-move-are-no-fault
-            return GiveUp(Verdict.FAULT if self.definite else Verdict.UNKNOWN)
+            return GiveUp(NoReply.FAULT if self.definite else NoReply.UNKNOWN)
         if trouble is Trouble.REFUSED:
-            return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)
+            return GiveUp(NoReply.UNAVAILABLE if self.definite else NoReply.UNKNOWN)
         # Full jitter above half: clients of a server that comes back do not all arrive in the same
         # millisecond.
         most_ms = _SLOT_PAUSE_MOST_MS if message.startswith(_SLOT_WORDS) else _PAUSE_MOST_MS
         pause_ms = min(most_ms, _PAUSE_FIRST_MS * 2 ** min(len(self.errors) - 1, 10))
         pause_ms = int(pause_ms * (0.5 + self.jitter() / 2))
         if (now_ns - self.started_ns) // 1_000_000 + pause_ms >= self.deadline_ms:
-            return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)
+            return GiveUp(NoReply.UNAVAILABLE if self.definite else NoReply.UNKNOWN)
         return SendAgain(pause_ms)
 
 
@@ -423,7 +422,7 @@ class Delivery:
 #
 # A call that a replica has not confirmed is sent again by its identity, and its outcome is unknown in the
 # end. Such a repeat may find nothing left to write, and WAIT on a new connection then says 1 with the replica
-# frozen; so each send writes one key as well.
+# frozen. So each send writes one key as well.
 
 
 class NotReplicated(Exception):

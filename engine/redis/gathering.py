@@ -1,5 +1,5 @@
 """Enqueues of many threads or greenlets that leave together, as databases commit in groups: while one thread
-waits for its reply, those that come meanwhile line up, and the first of them sends for all.
+waits for its reply, those that come meanwhile line up. The first of them sends for all.
 
 A thread that is alone sends at once. No thread is made for this and no timer is involved."""
 
@@ -25,10 +25,10 @@ from engine.redis.exchange import InFlightCall, Sent
 # -- Enqueues of several callers that leave together: the calls that carry them, and what each caller is
 # answered. No socket.
 #
-# Neighbours become one call where the model allows it, with the identity of each job in its own envelope: the
+# Neighbours become one call where the model allows it, with the identity of each job in its own envelope. The
 # server then answers fifty of them for the price of a few. A job that needs others or has callbacks keeps a
 # call of its own between its neighbours, and so does the second job of one id. What a call refuses, it
-# refuses item by item; when the whole call fails by an error of its script, such as a key of the wrong type,
+# refuses item by item. When the whole call fails by an error of its script, such as a key of the wrong type,
 # each of its enqueues is sent alone, so that one bad lane fails its own jobs only.
 
 #: Bounds of what leaves together: the server answers the last enqueue of it after all the others.
@@ -294,7 +294,7 @@ class Gathering:
         batch = [first]
         try:
             with self._lock:
-                # Stamped before they are taken: a process that is frozen in between for longer than a
+                # Stamped before they are taken. A process that is frozen in between for longer than a
                 # tombstone lives would send a copy with a new stamp beside the one of the waiting thread.
                 not_after_ms = first.not_after_ms = self._driver.not_after_ms()
                 size_bytes = first.size_bytes

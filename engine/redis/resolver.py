@@ -254,7 +254,7 @@ if hasattr(os, "register_at_fork"):
 # -- Finds the node of each slot of a cluster. Nodes that see the cluster as `ok` are asked; where they
 # differ, most of them count.
 #
-# A node that answers MOVED knows better at once: the next call goes where it points, and the new node must
+# A node that answers MOVED knows better at once: the next call goes where it points. The new node must
 # say the right node id.
 
 #: So many nodes are asked at once, at most.
@@ -362,7 +362,7 @@ def _complaint(answers: Mapping[Address, Answer]) -> str:
 # -- Finds the primary of a service behind sentinels: the server that a majority of them names, by address
 # and run id.
 #
-# A server that comes back at its old address, perhaps empty, has another run id: it is not connected to
+# A server that comes back at its old address, perhaps empty, has another run id. It is not connected to
 # before the sentinels have seen that for themselves. Each sentinel publishes `+switch-master` when it has
 # decided, and the answers of a majority follow. For some seconds after that no sentinel knows the run id of
 # the new primary (5.6 s were seen): its address and role count.
@@ -370,7 +370,7 @@ def _complaint(answers: Mapping[Address, Answer]) -> str:
 SWITCHED = "+switch-master"
 #: An answer is so old at most when a connection is opened by it.
 FRESH_NS = 1_000_000_000
-#: After a switch the sentinels are asked so often, until a majority agrees, for so long at most: they know
+#: After a switch the sentinels are asked so often, until a majority agrees, for so long at most. They know
 #: the run id of the new primary as soon as they have connected to it.
 SWITCH_PAUSE_S, SWITCH_MOST_S = 0.1, 30.0
 

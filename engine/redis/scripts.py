@@ -1,7 +1,7 @@
 """The script loader: reads a model's folders of `lua/`, holds each script to its header, and links the
 functions that it uses.
 
-A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the loader puts a
+A script's header is its signature. It lists every KEYS and ARGV slot by name, in order. The loader puts a
 local of that name for each of them before the body, a number where the description begins with `number:`. It
 refuses a script that does not use one of them, or uses a name that nobody declares. A name with a count
 stands for a repeated group of slots (`items  2 for each item: ...`); groups come last, in their order.
@@ -22,7 +22,7 @@ that lacks one, and for an optional one links a function that returns nil.
 
 Each call of a script creates its functions anew, which costs more than a short command each. `RARELY` in the
 header of a file names functions that it needs in rare cases alone: `-- RARELY free_slots, bury_job`. Those
-that a script reaches in no other way are created together, when the first of them is needed: the loader puts
+that a script reaches in no other way are created together, when the first of them is needed. The loader puts
 them into one function, `rarely`, and `rarely().bury_job` in the place of their name elsewhere.
 
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does
@@ -106,7 +106,7 @@ CONSTANTS: Mapping[str, int] = {
     "U48_MAX": (1 << 48) - 1,
 }
 _CONSTANT = re.compile(rf"\b(?:PIECE|{'|'.join(CONSTANTS)})\b")
-#: Of pieces of scripts that are kept while others are linked: all models together have some 1,200, and a
+#: Of pieces of scripts that are kept while others are linked: all models together have some 1,200. A
 #: process may load changed folders again and again.
 _PIECES_MAX = 2_048
 #: The words of Lua, what the server provides, and the constants.
@@ -234,7 +234,7 @@ def load_model(lua: Path, model: str, reused: Iterable[str] = ()) -> Mapping[str
     return _load(lua, model, tuple(reused), PIECE_WORDS)
 
 
-# A process reads a folder once: a service may have many queues, and all of them run the scripts that its
+# A process reads a folder once. A service may have many queues, and all of them run the scripts that its
 # first one did, also while a newer release is being installed below it. Other scripts are another folder.
 # What failed to load is read again.
 @lru_cache

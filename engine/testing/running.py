@@ -36,7 +36,7 @@ class QueueInTest(Queue):
 
     def replaces(self, queue: str | QueueSettings) -> Queue:
         """Take the place of a queue that a module made at import, `"shop.jobs:queue"` or the queue itself,
-        until the end of the test: whoever has it, its tasks too, uses the server and the time of the test.
+        until the end of the test. Whoever has it, its tasks too, uses the server and the time of the test.
         This queue has its name, model, serialisers, hooks and handlers from then on; it is whole, and waits
         for no replica. Returns it. For a second queue of the service another one is returned. Raises
         Malformed for what is no queue, or was replaced already."""

@@ -203,7 +203,7 @@ def free_port() -> int:
     """A free TCP port of 127.0.0.1 that the kernel does not give to outgoing connections.
 
     A listener that starts in a moment, or a proxy that is switched off, has not bound its port yet. A
-    client of this machine may get a port of the kernel's range in the meantime; one that connects to the
+    client of this machine may get a port of the kernel's range in the meantime. One that connects to the
     very port that it was given is even connected to itself. Somebody may still take it on purpose before
     you bind: be ready to try another.
     """
@@ -240,13 +240,13 @@ def start_guarded(argv: Sequence[str], **popen_kwargs: Any) -> subprocess.Popen[
     """Start a child process that the kernel kills (SIGKILL) as soon as its parent is gone; for the rest it is
     `Popen`.
 
-    The child gets a session of its own, so a Ctrl-C at the terminal reaches the parent only, and the parent
+    The child gets a session of its own. So a Ctrl-C at the terminal reaches the parent only. The parent
     ends its children in the order that it needs. Raises what `Popen` raises (OSError when the program cannot
     be run).
 
     Call it from a thread that lives as long as the child should, best the main thread: for the kernel the
     parent is the
-    **thread** that forked, and the child dies when that thread ends. Where there is no prctl (not Linux) the
+    **thread** that forked. The child dies when that thread ends. Where there is no prctl (not Linux) the
     child is a
     plain child: it survives a parent that was killed.
     """
@@ -297,8 +297,8 @@ class EmbeddedServer:
     """A server process of its own, alive inside the `with` block and gone after it.
 
     Args (all optional):
-        port: fixed TCP port of 127.0.0.1; without it a free one.
-        binary: the program; without it see `server_binary`.
+        port: fixed TCP port of 127.0.0.1. Without it a free one.
+        binary: the program. Without it see `server_binary`.
         folder: working directory of the server, kept; without it a temporary one, removed at the end (that of
             an owner that was killed: by the next server that is started on this machine).
         log: file that gets the server's output, kept; without it `server.log` in the folder.

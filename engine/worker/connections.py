@@ -350,7 +350,7 @@ def _text(word: Any) -> str:
 
 
 class _Replies:
-    """The waits of several workers whose lists lie on several nodes: each has sent its own on a connection of
+    """The waits of several workers whose lists lie on several nodes. Each has sent its own on a connection of
     its own, and one thread sees which of the replies have come."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -359,7 +359,7 @@ class _Replies:
         self._members: set[SharedWait] = set()
         self._coming: dict[socket.socket, tuple[Flight, Ends, float]] = {}
         self._thread: threading.Thread | None = None
-        # Made here, where a process without a file descriptor left hears of it. The thread alone uses it.
+        # Made here, where a process without a file descriptor left learns that. The thread alone uses it.
         self._selector = selectors.DefaultSelector()
         self._bell, self._rung = socket.socketpair()
         self._bell.setblocking(False)

@@ -2,7 +2,7 @@
 executes what follows.
 
 Callers run the machine's calls, and one of them the inline handlers; the machines of several queues share
-them. Who brings a reply sends the next call or runs the next handler itself: each hand-over to another thread
+them. Who brings a reply sends the next call or runs the next handler itself. Each hand-over to another thread
 costs a switch and a wait for the interpreter lock. So a thread of the handlers reads the reply of a claim,
 and is awake when a job comes with it; and it reads that of a finish when nothing else is to run in its place.
 While a handler is on, callers take the replies and send the renewals, so that a busy one holds up neither
@@ -226,7 +226,7 @@ class Executor:
         following = self._next_start(leased, result) if fault is None else None
         if following is not None:
             return following
-        # Error, trace and verdict; or the result.
+        # Error, trace and request; or the result.
         event = (
             HandlerEnded(leased.lease, None, result=result)
             if fault is None
@@ -570,8 +570,7 @@ def _is_final(error: EngineError, operation: Operation) -> bool:
 
 
 def _tell_swept(operation: Operation, swept: Swept, source: Source) -> None:
-    """Log leases that were taken away, and jobs that were buried: the workers that they killed cannot do
-    it."""
+    """Log leases that were reaped, and jobs that were buried, because the workers that they killed cannot."""
     if swept.leases:
         first = swept.leases[0][0]
         text = "taken from gone or stalled workers: %s that ran out; the first: job %s"

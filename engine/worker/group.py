@@ -1,7 +1,7 @@
 """Several queues worked off by one process: a worker for each, and places that they share (MQ33, BL34).
 
 Calls that wait for a server which is gone get more threads, and workers of different servers have connections
-of their own, so such a queue holds up nobody for long. Those of one server wait together
+of their own. So such a queue holds up nobody for long. Those of one server wait together
 (`engine.worker.connections`).
 """
 
@@ -37,7 +37,7 @@ class WorkerGroup:
     these. A queue is a Queue or an AsyncQueue.
 
     `settings`: see GroupSettings. What runs is never interrupted. `prefetch` is 0 unless given: what is taken
-    ahead of its turn breaks the order. `names` leaves a queue those of its handlers that are among them.
+    ahead of its time breaks the order. `names` leaves a queue those of its handlers that are among them.
 
     Raises Malformed for settings out of bounds.
     """

@@ -54,16 +54,15 @@ Run = LeasedJob | Batch
 #: Where a run was: in the thread of the inline ones, in one of the pool, or elsewhere, where nothing but runs
 #: can follow: on the loop, or in a child process.
 Place = Literal["inline", "thread", "elsewhere"]
-#: Hears that a run is over, where it was, what it raised and what it returned, and says what is next there: a
-#: run, or in a thread also a call whose reply that thread reads; None when another thread will know.
+#: Called when a run is over, with its failure, place and result. Returns what runs next there: a run, or in a
+#: thread also a call whose reply that thread reads. None: another thread decides.
 Ended = Callable[[LeasedJob, Fault | None, Place, bytes | None], Any]
-#: Hears that a batch is over, how each of its jobs did and where it was; says what is next there, as `Ended`
-#: does.
+#: Called when a batch is over, with the end of each of its jobs and its place. Returns what `Ended` returns.
 BatchEndedTold = Callable[[tuple[HandlerEnded, ...], Place], Any]
 
 
 class HandlerPool:
-    """The handlers that run. At most `places` run at once and one more inline, which its user sees to; plain
+    """The handlers that run. At most `places` run at once and one more inline, which its user sees to. Plain
     functions run in `threads`, each of which `serve` gives its first run, and coroutines on `loop`.
     `processes`: in as many child processes instead, which are replaced after `child_max_jobs` each (0 =
     never). While none of them starts, what was to run goes back by `not_started`. `ended` is told of runs,

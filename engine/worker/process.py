@@ -24,8 +24,8 @@ log = logger("ironclaim.worker")
 
 # -- Threads that run tasks, shared by all workers of a process that work together.
 #
-# A few of them do for servers that answer. A task that has waited for 20 ms gets a thread more, so calls that
-# a dead server does not answer hold up no others; a thread that nobody needs ends after some seconds.
+# A few of them do for servers that answer. A task that has waited for 20 ms gets a thread more. So calls that
+# a dead server does not answer hold up no others. A thread that nobody needs ends after some seconds.
 
 Task = Callable[[], object]
 
@@ -194,8 +194,8 @@ def rss_mb() -> float:
 #: They mean the same.
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
-#: How long the main thread may block. Its handlers run between two of its steps, so a signal that arrives
-#: just before it blocks, or in another thread, is heard only when it wakes.
+#: How long the main thread may block. Its handlers run between two of its steps. So a signal that arrives
+#: just before it blocks, or in another thread, is handled only when it wakes.
 SIGNAL_LOOK_S = 1.0
 
 

@@ -24,7 +24,7 @@ from engine.observer import Observer
 from engine.ops.base import Operation
 from engine.ops.claims import FINISHED, Bury, Drop, Ended, Finish, FinishedAndClaimed, LeasedJob, Retry
 from engine.ops.jobs import Lease
-from engine.outcomes import SoftTimeout, backoff_delay_ms, ending, verdict_of
+from engine.outcomes import SoftTimeout, backoff_delay_ms, ending, request_of
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed, WorkerStopped
 from engine.worker.machine.events import StopCause
@@ -282,8 +282,8 @@ class Coroutines:
 
 
 class SoftCancel:
-    """Raises SoftTimeout in the coroutine of these jobs, once, when the soft timeout of one of them is over:
-    it cancels the task of who makes this, and `awaits` turns the cancel into that exception."""
+    """Raises SoftTimeout in the coroutine of these jobs, once, when the soft timeout of one of them is over.
+    It cancels the task of who makes this, and `awaits` turns the cancel into that exception."""
 
     def __init__(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
@@ -441,7 +441,7 @@ class Runs:
         return job
 
     def _soften_plain(self, leased: LeasedJob, job: Job) -> None:
-        """The soft timeout of a run in a thread is over: its job says so, and nothing interrupts it, which is
+        """The soft timeout of a run in a thread is over: its job says so. Nothing interrupts it, which is
         said once of each name."""
         job.end_soon()
         lease, name, mine = leased.lease, leased.name, object()
@@ -501,12 +501,12 @@ class Runs:
             # that was killed.
             fault = Fault(CANCELLED, "")
         elif isinstance(failure, WorkerStopped) or (
-            self._stopped.get(leased.lease) == "stop" and not fault.verdict.asked
+            self._stopped.get(leased.lease) == "stop" and not fault.request.asked
         ):
             fault = Fault(STOPPED, "")
         elif self._stopped.get(leased.lease) == "timeout":
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
-            fault = Fault(timed_out(leased, more), fault.trace, verdict_of(timeout_of(leased), rules))
+            fault = Fault(timed_out(leased, more), fault.trace, request_of(timeout_of(leased), rules))
         extra: dict[str, object] = about(leased, self.source)
         if fault.error == STOPPED:
             said = "job %s (%s) goes back uncharged: its worker stops"
@@ -522,7 +522,7 @@ class Runs:
         if leased.lease not in self._lost and leased.lease not in self._given_up:
             extra["outcome"] = outcome
             error = error if error.endswith(said) else f"{error}; {said}"
-        if fault.verdict.asked or outcome == "skipped":
+        if fault.request.asked or outcome == "skipped":
             # A job that dies is a warning, however it came to that.
             level = logging.WARNING if outcome == "dead" else logging.INFO
             log.log(level, "%s ended: %s", job_run(leased), error, extra=extra)
@@ -571,9 +571,9 @@ def job_run(leased: LeasedJob) -> str:
 
 def _outcome(leased: LeasedJob, fault: Fault) -> tuple[str, str]:
     """What becomes of the job of a failed run, as a word and as the log says it. A jitter is drawn later."""
-    end = ending(leased.options, fault.verdict)
+    end = ending(leased.options, fault.request)
     match end.kind:
-        case "bury" if not fault.verdict.asked:
+        case "bury" if not fault.request.asked:
             return "dead", "dead, by the rules of its handler (bury_on, retry_on)"
         case "bury":
             return "dead", "dead"
@@ -585,9 +585,9 @@ def _outcome(leased: LeasedJob, fault: Fault) -> tuple[str, str]:
             return "discarded", "discarded"
         case "retry":
             pass
-    if fault.verdict.charge and leased.failures + 1 >= leased.options.attempts:
+    if fault.request.charge and leased.failures + 1 >= leased.options.attempts:
         return "dead", "dead: no attempt is left"
-    wait_ms, about_it = fault.verdict.delay_ms, ""
+    wait_ms, about_it = fault.request.delay_ms, ""
     if wait_ms is None:
         wait_ms = backoff_delay_ms(leased.options, leased.failures, lambda: 1.0)
         about_it = "at most " if leased.options.jitter_share else ""
@@ -610,7 +610,7 @@ class LateEnds:
         self._lost.add(lease)
 
     def answered(self, operation: Operation, reply: object) -> None:
-        """Log the ends that were refused, and those that were accepted although their lease was taken for
+        """Log the ends that were refused, and those that were accepted although their lease had counted as
         lost."""
         ended = reply.finished if isinstance(reply, FinishedAndClaimed) else reply
         if not isinstance(ended, Ended) or (
@@ -632,9 +632,7 @@ class LateEnds:
                 )
                 log.warning(text, *lease[:2], extra=extra)
             elif lease in self._lost:
-                text = (
-                    "job %s: the end of the run with fence %d counts: nobody had taken the job meanwhile (%s)"
-                )
+                text = "job %s: the end of the run with fence %d counts: no other worker had claimed it (%s)"
                 log.info(text, *lease[:2], outcome, extra=extra)
             self._lost.discard(lease)
 

@@ -66,7 +66,7 @@ class Loop:
         events: Events,
         ended: Callable[[StopReason | BaseException], None],
     ) -> None:
-        """Serve one more machine. `ended` hears why it has ended; it must be short."""
+        """Serve one more machine. `ended` is told why it has ended; it must be short."""
         executor.start(running)
         events.bell = self._bell
         with self._lock:
@@ -213,9 +213,9 @@ class Ends:
 # They share the places of the handlers, one block on the wake lists of all shards, one control connection and
 # one driver. An idle shard costs little: its leader sweeps every quarter of a lease, and its other workers
 # beat rarely. So somebody has to notice when that leader dies with jobs in hand. That is the process that
-# leads shard 0, which is looked after as any queue is: it also looks after the leaders of all other shards.
+# leads shard 0, which is looked after as any queue is. It also looks after the leaders of all other shards.
 #
-# The record of the shards is read every few seconds; when the queue is resharded, workers of new shards
+# The record of the shards is read every few seconds. When the queue is resharded, workers of new shards
 # begin, and those of former ones stop once these are empty.
 
 #: Between two looks at the record.

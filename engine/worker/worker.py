@@ -30,7 +30,7 @@ from engine.ops.base import BLOCK_MS, Call, Operation
 from engine.ops.claims import Attributes
 from engine.ops.workers import HANDLERS_TOLD
 from engine.options import checked_settings, read_often, settings_of, shows
-from engine.outcomes import verdict_of
+from engine.outcomes import request_of
 from engine.queue import admin
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
@@ -82,7 +82,7 @@ class Worker:
 
     The cancel of a job takes effect within a second. A coroutine gets CancelledError and cleans up; a child
     process is killed; in a thread `job.cancelled` becomes true. So it does in a handler of batches, whose
-    other jobs go on. The worker hears of it on a connection of its own. Where that is away, or the queue has
+    other jobs go on. The worker is told on a connection of its own. Where that is away, or the queue has
     the format of another library, the next renewal tells it (rule 26).
 
     Of a queue with shards it serves all of them (docs/guides/shards.md): it has no child processes then, and
@@ -226,13 +226,13 @@ class Worker:
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
         """Work until stopped by `stop`, SIGTERM or SIGINT. With `burst`, until no job waits that it has a
-        handler for and may run, and none is delayed or leased; without `delayed`, until none can be claimed
+        handler for and may run, and none is delayed or leased. Without `delayed`, until none can be claimed
         now. A second signal stops at once.
 
         Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again, as after
         `stop(at_once=True)`), "empty" (burst), "recycled", "at once". Raises UnsafeServer or
         ServerUnavailable when the first connection fails, what a hook `on_start` raises, and Malformed while
-        another thread is in it: the two would take each other's updates.
+        another thread is in it. The two would take each other's updates.
         """
         burst, delayed = validate.truth("burst", burst), validate.truth("delayed", delayed)
         self._claim_run()
@@ -281,8 +281,8 @@ class Worker:
         burst: bool = False,
         delayed: bool = True,
     ) -> None:
-        """As `run`, in the threads that it shares: `ended` hears in one of them why it has ended. Does not
-        wait. For groups, after `take_part`."""
+        """As `run`, in the threads that it shares: `ended` is told in one of them why it has ended. Does
+        not wait. For groups, after `take_part`."""
         pools = self._pools
         assert pools is not None
 
@@ -309,7 +309,7 @@ class Worker:
                     lambda reason: pools.callers.run(partial(end, open_run, reason)),
                 )
             except BaseException as failure:
-                # Whatever it is: a group that did not hear of it would wait for ever.
+                # Whatever it is: a group that was not told would wait for ever.
                 end(open_run, failure)
 
         # In the context of the caller, in which its runs begin.
@@ -391,7 +391,7 @@ class Worker:
             steps = WorkerMachine(
                 *(settings, model.call, clock, _new_incarnation, time.monotonic_ns()),
                 gate=gate if settings.processes else self._gate,
-                judge=lambda name, failure: verdict_of(failure, self._handlers.error_rules(name)),
+                judge=lambda name, failure: request_of(failure, self._handlers.error_rules(name)),
                 share=self._share if isinstance(self._share, Share) else None,
                 quota=self._share if isinstance(self._share, Quota) else None,
                 elsewhere=elsewhere,
@@ -510,7 +510,7 @@ def _new_incarnation() -> str:
 
 
 # -- A worker that runs no jobs: it promotes, reaps and ticks. The worker that leads does that as well, so
-# a queue with workers needs none; one keeps delayed jobs, lost leases and schedules going where no worker
+# a queue with workers needs none. One keeps delayed jobs, lost leases and schedules going where no worker
 # is up, or where they are all busy elsewhere.
 
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for
--- it come back: in this call 100 that wait for slots and, for k:*, a part of the resting ones. The next
+-- it come back: in this call 100 that wait for limit slots and, for k:*, a part of the resting ones. The next
 -- sweeps bring back the others.
 --
 -- HEAD core/call
@@ -24,7 +24,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
--- A change of k:* concerns all lanes that wait for slots or rest: the sweeps check all of them again
+-- A change of k:* concerns all lanes that wait for limit slots or rest: the sweeps check all of them again
 -- (mend_limits).
 if limit == 'k:*' then redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0) end
 if definition == '' then

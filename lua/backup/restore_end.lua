@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End the restore of a backup. First the jobs that were leased when the backup was made are given back, some
 -- per call. They are claimable at once, without a crash or a failure charged. Their fences are no lower than
--- the time, so their former holders are refused (rule 6). When none is left, a new epoch begins, and the
+-- the time, so their former holders are refused (rule 6). When none is left, a new era begins, and the
 -- queue is open.
 --
 -- KEYS

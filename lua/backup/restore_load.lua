@@ -1,7 +1,7 @@
 #!lua
 -- Begin to restore a backup of a queue into an empty one, or write some of its keys. Until restore_end.lua,
 -- `seq` and `sweep` hold other types than they should. So every script stops there before its first write
--- (rule 1), and no call enqueues, claims or sweeps in a queue of which half is missing. Repeating a call
+-- (rule 1). No call enqueues, claims or sweeps in a queue of which half is missing. Repeating a call
 -- changes nothing. A restore that was interrupted begins anew.
 --
 -- KEYS

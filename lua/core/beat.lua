@@ -26,7 +26,7 @@
 --   others       1 for each other incarnation whose leases it still has
 -- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose
 --       leases were not swept yet, ms until it checks the leader (0 = the next beat comes soon enough),
---       version of the news (read_worker_updates.lua), the latest entry of `era`, 1 = nobody looks at the
+--       version of the updates (read_worker_updates.lua), the latest entry of `era`, 1 = nobody looks at the
 --       control connections of workers, so it has to sweep (rule 39)
 -- USES core/call: check_types, server_us
 --      core/leader: beat_state, note_beat

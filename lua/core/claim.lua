@@ -1,5 +1,5 @@
 #!lua flags=allow-oom -- anchor: claims-run-when-memory-is-full
--- Claim: finish the jobs that the worker has run, promote due jobs, then lease up to `limit` jobs of some
+-- Claim: finish the jobs that the worker has run, promote due jobs, then lease up to `most` jobs of some
 -- classes to one worker incarnation (rules 4, 6, 13 and 18). A claim that is void or stale leases nothing,
 -- but its finishes count.
 --
@@ -19,14 +19,14 @@
 -- ARGV
 --   incarnation   16 hex digits
 --   counter       claim counter of the incarnation
---   limit         number: most jobs to lease
+--   most          number: most jobs to lease
 --   lease_ms      number: length of the lease
 --   not_after_ms  number: server time after which the claim is void
 --   owner         name of the worker, for display
 --   most_ms       number: upper bound of the sleep that the reply allows
 --   crashed_max   number: most jobs to lease that have crashed before
---   least         number: '' or the least priority of the jobs to lease
---   most          number: '' or the greatest priority of the jobs to lease
+--   lowest        number: '' or the lowest priority of the jobs to lease
+--   highest       number: '' or the highest priority of the jobs to lease
 --   class_count   number: how many classes
 --   classes       1 for each class: its name
 --   items         2 for each item: fence, nonce
@@ -78,9 +78,9 @@ if finishing or feeding then
 end
 local kind, jobs, corrupt, open, limited, left = claim_jobs({ sweep = sweep, active = active, stats = stats,
   record = record },
-  { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit,
+  { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, most = most,
   lease_ms = lease_ms,
-    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most,
+    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, lowest = lowest, highest = highest,
     corrupt = unread, virtual_time = virtual_time,
     last_claim = last_claim, lengths = lengths, special = special }, now_ms, events)
 wake_served(prefix, classes, open, wakes)

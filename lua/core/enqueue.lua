@@ -43,7 +43,7 @@
 -- An ordinary enqueue is that of a plain job, which has no parents, callbacks, delay, expiry, unique or dedup
 -- key, under a new id, in a queue that keeps no events and takes new jobs, and of a class that has had jobs.
 -- Into a lane that is ready it costs seven commands. Each key and argument of a call costs a seventh of a
--- command, so the names of others are made of the prefix, and id and lane of their keys.
+-- command. So the names of others are made of the prefix, and id and lane of their keys.
 local id, lane_name = string.sub(job, #prefix + 5), string.sub(lane, #prefix + 6)
 local raw, noted = redis.pcall('GET', job), redis.pcall('HMGET', stats, 'turn', 'events', 'moved')
 -- The clock of a test is in a key that the node may not have any more.
@@ -157,7 +157,7 @@ local own = none
 if not ordinary then
   own = {}
   if new then note_class(prefix, classes, class, ARGV[6] or '', now_ms) end
-  -- The index entry is written before the job, because an entry without a job is skipped, but a job without
+  -- The index entry is written before the job, because an entry without a job is skipped. But a job without
   -- an entry is lost (rule 1).
   -- anchor: late-children-keep-results
   if results and results[1] then keep_results(prefix, id, results, now_ms) end

@@ -2,7 +2,7 @@
 -- Record which server the queue is on, and detect lost writes: the server has less than a process has seen or
 -- was acknowledged. Causes are a replica that was promoted without the last writes, a restored snapshot, or
 -- an empty server. A process makes this call before its first write on a server that it did not know. So an
--- epoch begins at the sequence of the last write that survived.
+-- era begins at the sequence of the last write that survived.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -20,7 +20,8 @@
 --   claims        2 for each incarnation: counter of its last answered claim, 1 = the record of that cannot
 --                 have expired yet
 -- REPLY srv_us, the entry of this server, the least sequence at which an era began that the process did not
---       know, and what is missing: '' = nothing | sequence | claim | marker (the entry that it has seen)
+--       know, and what is missing: '' = nothing | sequence | claim | marker (the entry of `era` that it has
+--       seen)
 -- USES core/call: check_types, server_us
 
 check_types({}, { sweep, stats }, { era }, { seq })

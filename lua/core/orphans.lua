@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Reap the leases of workers whose heartbeats have stopped, before the leases expire. A pass over `active`,
--- one page per call. A recent claim or renewal counts as a sign of life: the lease stays, and its worker
+-- one page per call. A recent claim or renewal counts as a sign of life: the lease stays. Its worker
 -- counts as alive for the rest of a heartbeat's time. Workers renew as often as they send heartbeats, but on
 -- another connection, so a worker counts as dead only if both are lost. After a stall of the server nothing
 -- is reaped until workers could send heartbeats again (rule 11). If a worker is alive after all, the fencing
@@ -19,13 +19,13 @@
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
 --   counter  counter of the incarnation's sweeps
---   limit    number: most leases to look at, of which it takes 50 away at most
+--   limit    number: most leases to look at, of which it reaps at most 50
 --   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce,
 --       crashes
 -- USES core/call: check_types, server_us
 --      core/history: notes_kept
---      core/sweep: reap_job, swept_before, take_orphans
+--      core/sweep: reap_job, reap_orphans, swept_before
 --      core/wake: append_events, wake_push
 
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {}, { swept })
@@ -38,7 +38,7 @@ local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted
 
 local wakes = {}
 local keys = { sweep = sweep, workers = workers, active = active, connections = connections }
-local taken, more = take_orphans(prefix, keys, now_ms, limit, function(id)
+local taken, more = reap_orphans(prefix, keys, now_ms, limit, function(id)
   return reap_job(prefix, id, now_ms, virtual_time, wakes, events)
 end)
 for list in pairs(wakes) do wake_push(list) end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- The news for a worker, read when the version has changed: the classes with targets, and the settings of
+-- The updates for a worker, read when the version has changed: the classes with targets, and the settings of
 -- this worker. The marker that the worker popped is pushed again, for the next worker that knows the same
 -- version.
 --

@@ -19,7 +19,7 @@
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
 --   counter       counter of the incarnation's sweeps
---   limit         number: most leases to look at, of which it takes 50 away at most
+--   limit         number: most leases to look at, of which it reaps at most 50
 --   not_after_ms  number: server time after which this call is void
 --   start_ms      deadline (ms) of the last lease that the page before has read; '' = this is the first page
 --   start_id      its id
@@ -28,7 +28,7 @@
 --       reaped | buried | corrupt, id, fence, nonce, crashes
 -- USES core/call: check_types, server_us
 --      core/history: notes_kept
---      core/sweep: reap_job, swept_before, take_leases
+--      core/sweep: reap_job, reap_leases, swept_before
 --      core/wake: append_events, wake_push
 
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {},
@@ -53,7 +53,7 @@ if not next(gone) then return { srv_us, '', '', {} } end
 
 local wakes = {}
 local first = start_ms == ''
-local taken, next_ms, next_id = take_leases(prefix, active, not first and start_ms or nil,
+local taken, next_ms, next_id = reap_leases(prefix, active, not first and start_ms or nil,
   not first and start_id or nil, limit, function(incarnation) return gone[incarnation] end,
   function(id) return reap_job(prefix, id, now_ms, virtual_time, wakes, events) end)
 for list in pairs(wakes) do wake_push(list) end

@@ -9,7 +9,7 @@
 --    of limits (rule 20).
 -- 4. Expire jobs that no worker has started in time (rule 38).
 -- 5. Promote due jobs into their lanes, and bring back lanes whose rest is over.
--- 6. Pass the ends of parents on to their children, and release results that no child needs any more
+-- 6. Pass the ends of parents on to their children, and let results expire that no child needs any more
 --    (rule 25).
 -- 7. Push the missing wake markers (rule 22).
 -- 8. Return the schedules that are due, because only the caller can compute their next ticks (rule 24).
@@ -40,7 +40,7 @@
 -- ARGV
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's sweeps
---   limit        number: most jobs to move; a lease that is taken away counts as two
+--   limit        number: most jobs to move; a lease that is reaped counts as two
 --   most_ms      number: upper bound of the sleep that the reply allows
 --   done_max     number: entries of `done` that stay, unless the queue has its own bound
 --   yields       1 = another worker may take the lead: this one leaves a schedule to others
@@ -48,7 +48,7 @@
 --                of others
 -- REPLY srv_us, sleep_ms, how many jobs were promoted, for each lease: reaped | buried | corrupt, id, fence,
 --       nonce ('-' for a job that had none), crashes; for each due schedule: name, version, next tick,
---       anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the caller is the
+--       anchor_ms, timing, policy; version of the updates (read_worker_updates.lua), 1 = the caller is the
 --       leader; where it is to look at the control connections, for each: incarnation, client id
 -- USES children/children: hand_over, mend_feeding, release_results
 --      core/call: check_types, server_us

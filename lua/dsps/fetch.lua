@@ -3,7 +3,7 @@
 -- clock and this cursor.
 --
 -- Expired messages are skipped with bounded work: an index holds the living ones. Foreign publishers write no
--- index. So clocks that it does not cover yet are read first, at most 1,000 keys per call, and the next call
+-- index. So clocks that it does not cover yet are read first, at most 1,000 keys per call. The next call
 -- goes on where this one stopped. Clocks before `known` are read downwards, those after `upto` upwards. If
 -- that would be more clocks than there are keys, the keys are scanned instead.
 --

@@ -18,8 +18,8 @@
 --   about        JSON for display
 --   others       1 for each other incarnation whose leases it still has
 -- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose
---       leases were not swept yet, ms until its turn to look after the leader (0 = the next beat comes soon
---       enough), version of the news (read_worker_updates.lua)
+--       leases were not swept yet, ms until its watch slot (0 = the next beat comes soon enough), version
+--       of the updates (read_worker_updates.lua)
 -- USES <format>: wire_beat, wire_lead
 --      core/call: check_types
 --      core/leader: beat_state, note_beat

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Claim: end leases of jobs that the worker has run, promote due jobs, then lease up to `limit` jobs of some
+-- Claim: end leases of jobs that the worker has run, promote due jobs, then lease up to `most` jobs of some
 -- names to one worker incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing, but its
 -- ends count.
 --
@@ -14,14 +14,14 @@
 -- ARGV
 --   incarnation   16 hex digits
 --   counter       claim counter of the incarnation
---   limit         number: most jobs to lease
+--   most          number: most jobs to lease
 --   lease_ms      number: length of the lease
 --   not_after_ms  number: server time after which the claim is void
 --   owner         name of the worker, for display
 --   most_ms       number: upper bound of the sleep that the reply allows
 --   crashed_max   number: most jobs to lease that have crashed before
---   least         number: '' or the least priority of the jobs to lease
---   most          number: '' or the greatest priority of the jobs to lease
+--   lowest        number: '' or the lowest priority of the jobs to lease
+--   highest       number: '' or the highest priority of the jobs to lease
 --   worker        packed: server, stack, region, capabilities and routes, those two with spaces between
 --   class_count   number: how many names
 --   classes       1 for each class: a name
@@ -53,9 +53,9 @@ local kind, jobs, corrupt = foreign_claim(prefix, format,
   { sweep = sweep, active = active, stats = stats, record = record },
   { classes = classes, key = record_of(names) .. '  ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16],
   incarnation = incarnation,
-    counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner,
+    counter = counter, most = most, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner,
     crashed_max = crashed_max,
-    worker = unpack_worker(worker, least and most and { least, most } or nil) }, now_ms, events)
+    worker = unpack_worker(worker, lowest and highest and { lowest, highest } or nil) }, now_ms, events)
 for _, id in ipairs(unread) do corrupt[#corrupt + 1] = id end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, ended, kind, sleep_for(prefix, now_ms, most_ms, format), corrupt, jobs }

@@ -8,8 +8,8 @@
 --   stats  hash    counters
 -- ARGV
 --   worker    '' or the packed attributes of a worker, as in claim.lua
---   least     number: '' or the least priority of the jobs to count
---   most      number: '' or the greatest priority of the jobs to count
+--   lowest    number: '' or the lowest priority of the jobs to count
+--   highest   number: '' or the highest priority of the jobs to count
 --   items     1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts
 --       a part), expired, losses of data, skipped
@@ -24,7 +24,7 @@ check_types({}, { stats }, {})
 local reply, waiting, wanted = { srv_us }, wire_count(format, 'waiting'), {}
 for at = 10, #ARGV do wanted[ARGV[at]] = true end
 if #ARGV > 9 and waiting > 0 then
-  local attributes = worker ~= '' and unpack_worker(worker, least and most and { least, most } or nil)
+  local attributes = worker ~= '' and unpack_worker(worker, lowest and highest and { lowest, highest } or nil)
   local words, ours = wire_list(format, 'waiting', 0, 10000, false, attributes), 0
   for at = 1, #words, 2 do
     local job = wire_read(format, words[at])

@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- Read the state of a job. With a token the caller also waits for its end. If one of this engine's workers
--- ends it, the end is added to the stream wait:<token>. Foreign clients send no such notification, so the
--- caller also polls.
+-- Read the state of a job. A call that names a waiter also waits for the job's end: one of this engine's
+-- workers adds it to the stream wait:<waiter>. Foreign clients send no such notification, so the caller also
+-- polls.
 --
 -- HEAD foreign/format
 -- KEYS
 --   stats  hash    counters
 --   run    string  run:<id>
---   waits  string  waits:<id>, the tokens that wait for its end
---   wait   stream  wait:<token>, the ids that have ended
+--   waits  string  waits:<id>, those that wait for its end
+--   wait   stream  wait:<waiter>, the ids that have ended
 -- ARGV
 --   id        the job
---   token     16 hex digits; '' = do not wait
+--   waiter    16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | skipped | dead | gone, fence (0: not compared),
 --       ended_ms (0 = not known), record, error
 -- USES <format>: wire_ended, wire_read
@@ -27,13 +27,15 @@ local state = place_of(run, id, format)
 -- The job may be between two structures for a moment, in formats that move it in two steps.
 local between = state == 'gone' and wire_read(format, id)
 if state == 'waiting' or state == 'delayed' or state == 'active' or between and between.kind == 'J' then
-  if token ~= '' then
-    local tokens = redis.call('GET', waits) or ''
+  if waiter ~= '' then
+    local waiters = redis.call('GET', waits) or ''
     -- As in lua/looks/look.lua: only its reader creates the stream.
     if redis.call('EXISTS', wait) == 0 then redis.call('XADD', wait, '0-1', 'id', '') end
     redis.call('PEXPIREAT', wait, now_ms + 60000)
-    if not string.find(tokens, token, 1, true) then tokens = string.sub(tokens .. ' ' .. token, -1700) end
-    redis.call('SET', waits, tokens, 'PXAT', now_ms + 30000)
+    if not string.find(waiters, waiter, 1, true) then
+      waiters = string.sub(waiters .. ' ' .. waiter, -1700)
+    end
+    redis.call('SET', waits, waiters, 'PXAT', now_ms + 30000)
     redis.call('HSET', stats, 'waits_ms', string.format('%d', now_ms + 30000))
   end
   return { srv_us, 'pending', '0', 0, '', '' }

@@ -10,11 +10,11 @@
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
 --   counter   counter of the incarnation's sweeps
---   limit     number: most leases to look at, of which it takes 50 away at most
+--   limit     number: most leases to look at, of which it reaps at most 50
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
 -- USES core/call: check_types
---      core/sweep: swept_before, take_orphans
+--      core/sweep: reap_orphans, swept_before
 --      core/wake: append_events, wake_push
 --      foreign/ends: reap_foreign
 --      foreign/format: format_now
@@ -28,7 +28,7 @@ if repeated then return { srv_us, most_ms, words_of(table.concat(repeated, ' '))
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }
 
-local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit,
+local taken, more = reap_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit,
   function(id)
   return reap_foreign(prefix, id, now_ms, format, events)
 end)

@@ -7,7 +7,7 @@
 --    (rule 10).
 -- 3. Requeue jobs that foreign clients took and no longer hold, if two sweeps a second apart have seen them
 --    so.
--- 4. Trim ended jobs to the queue's bounds, and free slots of limits that no lease holds any more (rule 20).
+-- 4. Trim ended jobs to the queue's bounds, and free limit slots that no lease holds any more (rule 20).
 -- 5. Promote due jobs, and end the pauses whose time is over.
 -- 6. Push a missing wake marker (rule 22).
 -- 7. Return the schedules that are due, because only the caller can compute their next ticks (rule 24).
@@ -22,13 +22,13 @@
 -- ARGV
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's sweeps
---   limit        number: most jobs to move; a lease that is taken away counts as two
+--   limit        number: most jobs to move; a lease that is reaped counts as two
 --   most_ms      number: upper bound of the sleep that the reply allows
 --   yields       1 = another worker may take the lead: this one leaves a schedule to others
 -- REPLY srv_us, sleep_ms, how many jobs were promoted, for each lease: reaped | buried | corrupt, id, fence,
 --       nonce ('-' = it was a foreign client's, or the job had none), crashes; for each due schedule: name,
---       version, next tick, anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the
---       caller is the leader
+--       version, next tick, anchor_ms, timing, policy; version of the updates (read_worker_updates.lua), 1 =
+--       the caller is the leader
 -- USES <format>: wire_count, wire_due_schedules
 --      core/call: check_types
 --      core/limit: has_slots

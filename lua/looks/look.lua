@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Read the state of a job. With a token the caller also waits for its end, which is then added to the stream
--- wait:<token>. Read and registration are one step, so no end falls between them. A copy of the call
--- registers the same token only once.
+-- Read the state of a job. A call that names a waiter also waits for the job's end, which is then added to
+-- the stream wait:<waiter>. Read and registration are one step, so no end falls between them. A copy of the
+-- call registers the same waiter only once.
 --
 -- HEAD core/call
 -- KEYS
@@ -11,11 +11,11 @@
 --   done     zset    id by time
 --   dead     zset    id by time
 --   stats    hash    counters
---   waits    string  waits:<id>, the tokens that wait for its end
---   wait     stream  wait:<token>, the ids that have ended
+--   waits    string  waits:<id>, those that wait for its end
+--   wait     stream  wait:<waiter>, the ids that have ended
 -- ARGV
 --   id       the job
---   token    16 hex digits; '' = do not wait
+--   waiter   16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | skipped | expired | rejected | dead | kept |
 --       gone, fence, ended_ms (0 = not known), record, error
 -- USES core/call: check_types, server_us
@@ -41,14 +41,14 @@ if dead_ms > 0 then return { srv_us, 'dead', state[1] or '0', dead_ms, record, s
 if not known then
   return { srv_us, ended or record ~= '' and 'kept' or 'gone', '0', done_ms or 0, record, '' }
 end
-if token ~= '' then
-  local tokens = redis.call('GET', waits) or ''
+if waiter ~= '' then
+  local waiters = redis.call('GET', waits) or ''
   -- Only this call creates the stream, with an entry, because a stream cannot be empty. Scripts that end jobs
   -- only append to an existing one, so a caller that waits no longer leaves nothing behind.
   if redis.call('EXISTS', wait) == 0 then redis.call('XADD', wait, '0-1', 'id', '') end
   redis.call('PEXPIREAT', wait, now_ms + 60000)
-  if not string.find(tokens, token, 1, true) then tokens = string.sub(tokens .. ' ' .. token, -1700) end
-  redis.call('SET', waits, tokens, 'PXAT', now_ms + 30000)
+  if not string.find(waiters, waiter, 1, true) then waiters = string.sub(waiters .. ' ' .. waiter, -1700) end
+  redis.call('SET', waits, waiters, 'PXAT', now_ms + 30000)
   redis.call('HSET', stats, 'waits_ms', string.format('%d', now_ms + 30000))
 end
 return { srv_us, 'pending', state[1] or '0', 0, '', '' } -- anchor: running-job-is-pending

@@ -28,7 +28,7 @@ from tests.given import Output, Patch
 
 NONE = plan.Plan(1, plan.Pace(), ())
 BENCH, SOAK = "20260101-000000-bench-seed1", "20260101-000000-soak-seed1"
-NO_REAP = "mutant no-reap: leases that ran out are never taken away; J13 must make the verdict violated"
+NO_REAP = "mutant no-reap: leases that ran out are never reaped; J13 must make the verdict violated"
 
 
 def of_target() -> run.Scenario[Any]:

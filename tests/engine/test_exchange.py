@@ -14,7 +14,7 @@ from redis import exceptions
 from engine import ConnectOptions, ScriptFault, UnsafeServer
 from engine.redis import exchange
 from engine.redis.endpoint import DEADLINE_MS, Address, ClusterRoute, Endpoint, Node, SentinelRoute
-from engine.redis.exchange import Delivery, GiveUp, InFlightCall, SendAgain, Trouble, Verdict, not_sent
+from engine.redis.exchange import Delivery, GiveUp, InFlightCall, NoReply, SendAgain, Trouble, not_sent
 from engine.redis.handshake import Handshake, check_node
 from engine.redis.scripts import Script
 from tests import golden
@@ -233,7 +233,7 @@ def test_certainty_is_never_claimed_after_an_unanswered_send(events: list[tuple[
         unanswered += trouble is Trouble.UNANSWERED
         assert sends.definite == (unanswered == 0)
         if isinstance(step, GiveUp):
-            assert (step.verdict is Verdict.UNKNOWN) == (unanswered > 0)
+            assert (step.outcome is NoReply.UNKNOWN) == (unanswered > 0)
             return
         assert trouble not in (Trouble.REFUSED, Trouble.FAULT)
         assert at_ms + step.after_ms < DEADLINE_MS and 0 < step.after_ms <= 500

@@ -14,7 +14,7 @@ from engine import Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, Re
 from engine.handlers import fault_of
 from engine.ops import claims
 from engine.options import checked
-from engine.outcomes import DELAY_MS_MAX, Ending, backoff_delay_ms, ending, verdict_of
+from engine.outcomes import DELAY_MS_MAX, Ending, backoff_delay_ms, ending, request_of
 from tests import golden
 from tests.engine.helpers import failing_handlers, raising
 from tests.engine.helpers.machine import holding
@@ -167,19 +167,19 @@ def test_a_registry_may_have_a_back_off_of_its_own(queue: Queue) -> None:
 
 @pytest.mark.feature("BQ34")
 def test_rules_name_classes_their_bases_and_their_modules() -> None:
-    verdict = verdict_of(json.JSONDecodeError("no", "", 0))
+    request = request_of(json.JSONDecodeError("no", "", 0))
     for name in ("JSONDecodeError", "json.decoder.JSONDecodeError", "ValueError", "builtins.ValueError", "Exception"):
-        assert ending(checked({"skip_on": [name]}), verdict) == Ending("skipped")
-        assert ending(checked({"reroute_on": {name: "other"}}), verdict) == Ending("rerouted", "other")
+        assert ending(checked({"skip_on": [name]}), request) == Ending("skipped")
+        assert ending(checked({"reroute_on": {name: "other"}}), request) == Ending("rerouted", "other")
     for name in ("KeyError", "decoder.JSONDecodeError", "object"):
-        assert ending(checked({"skip_on": [name], "reroute_on": {name: "other"}}), verdict) == Ending("retry")
+        assert ending(checked({"skip_on": [name], "reroute_on": {name: "other"}}), request) == Ending("retry")
     for kind in (json.JSONDecodeError, ValueError, Exception):
-        assert ending(checked({"skip_on": [kind]}), verdict) == ending(checked({"skip_on": kind}), verdict) == Ending("skipped")
-        assert ending(checked({"reroute_on": {kind: "other"}}), verdict) == Ending("rerouted", "other")
-    assert ending(checked({"skip_on": [KeyError]}), verdict) == Ending("retry")
-    assert ending(checked({"skip_on": ["Exception"]}), verdict_of(Bury("no"))) == Ending("bury")
-    assert ending(checked({"skip_on": ["Exception"]}), verdict_of(Discard())) == Ending("discarded")
-    assert ending(Options(), verdict) == Ending("retry")
+        assert ending(checked({"skip_on": [kind]}), request) == ending(checked({"skip_on": kind}), request) == Ending("skipped")
+        assert ending(checked({"reroute_on": {kind: "other"}}), request) == Ending("rerouted", "other")
+    assert ending(checked({"skip_on": [KeyError]}), request) == Ending("retry")
+    assert ending(checked({"skip_on": ["Exception"]}), request_of(Bury("no"))) == Ending("bury")
+    assert ending(checked({"skip_on": ["Exception"]}), request_of(Discard())) == Ending("discarded")
+    assert ending(Options(), request) == Ending("retry")
 
 
 @pytest.mark.feature("BQ34")

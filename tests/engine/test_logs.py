@@ -430,7 +430,7 @@ LEASES = tuple(Lease(job, 7, f"n:{job}") for job in "ab")
 OK: tuple[EndResult, str] = ("ok", "finished")
 STALE: tuple[EndResult, str] = ("stale", "")
 CANCELLED: tuple[EndResult, str] = ("stale", "cancelled")
-COUNTS = "job a: the end of the run with fence 7 counts: nobody had taken the job meanwhile (finished)"
+COUNTS = "job a: the end of the run with fence 7 counts: no other worker had claimed it (finished)"
 REFUSED = "job b: the end of the run with fence 7 was refused: its lease was over, so the job runs again, unless it is gone"
 
 

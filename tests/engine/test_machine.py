@@ -165,7 +165,7 @@ def test_a_lease_that_is_lost_before_its_start_never_starts() -> None:
 
 def test_a_finish_takes_the_next_claim_along() -> None:
     machine, (first, _) = holding("a", "b", concurrency=2)
-    assert machine.ended(first).work.leases == (first.lease,) and machine.claim.limit == 1
+    assert machine.ended(first).work.leases == (first.lease,) and machine.claim.most == 1
 
 
 def test_finishes_that_come_meanwhile_go_together() -> None:
@@ -173,7 +173,7 @@ def test_finishes_that_come_meanwhile_go_together() -> None:
     for job in jobs[:3]:
         machine.handler_ends(job)
     assert machine.work.leases == (jobs[0].lease,)
-    assert machine.given().work.leases == (jobs[1].lease, jobs[2].lease) and machine.claim.limit == 3
+    assert machine.given().work.leases == (jobs[1].lease, jobs[2].lease) and machine.claim.most == 3
 
 
 def test_a_failed_run_is_retried_with_the_back_off_of_its_job() -> None:
@@ -204,12 +204,12 @@ def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_
     assert machine.ended(jobs[0]).given().out["wake"].operation == Wait(BLOCK_MS, ("main",), 0)
     machine.wake(False)
     assert isinstance(machine.out["wake"].operation, Wait) and machine.work is None
-    assert machine.woken(True).claim.limit == 1 and "wake" not in machine.out
+    assert machine.woken(True).claim.most == 1 and "wake" not in machine.out
 
 
 def test_rule_22_while_all_handlers_are_busy_it_leaves_markers_to_others_though_it_would_take_jobs_ahead() -> None:
     machine = Machine(concurrency=1, prefetch=8)
-    assert machine.claim.limit == 2
+    assert machine.claim.most == 2
     (job,) = machine.takes("a")
     assert machine.work is None and "wake" not in machine.out
     machine.handler_ends(job)

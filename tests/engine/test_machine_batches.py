@@ -35,7 +35,7 @@ def jobs_of(machine: Machine, names: str, **more: Any) -> list[LeasedJob]:
 
 def test_what_is_there_starts_at_once_as_a_batch_in_one_place() -> None:
     machine = batching()
-    assert machine.claim.limit == 4, "a whole batch, although nothing is prefetched"
+    assert machine.claim.most == 4, "a whole batch, although nothing is prefetched"
     assert batches(machine.give(*jobs_of(machine, "abc"))) == [["a", "b", "c"]]
 
 
@@ -49,7 +49,7 @@ def test_a_batch_has_at_most_so_many_jobs_and_the_next_has_the_rest() -> None:
 def test_a_batch_that_runs_is_one_of_the_places() -> None:
     machine = batching(concurrency=2)
     machine.given(*jobs_of(machine, "abcd")).wake(True)
-    assert machine.steps.leased == 4 and machine.claim.limit == 4, "the other place wants a batch too"
+    assert machine.steps.leased == 4 and machine.claim.most == 4, "the other place wants a batch too"
     assert batches(machine.give(*jobs_of(machine, "ef"))) == [["e", "f"]]
     assert "work" not in machine.out and "wake" not in machine.out, "no place is free, and nothing is taken ahead"
 
@@ -59,7 +59,7 @@ def test_while_a_handler_is_measured_to_be_short_a_whole_batch_is_taken_ahead() 
     jobs = machine.takes(*"abcd")
     machine.now_ms += 10
     end(machine, *jobs)
-    assert machine.claim.limit == 4 and machine.given(*jobs_of(machine, "efgh")).claim.limit == 4
+    assert machine.claim.most == 4 and machine.given(*jobs_of(machine, "efgh")).claim.most == 4
 
 
 def test_only_jobs_of_one_lane_and_name_run_together() -> None:
@@ -145,16 +145,16 @@ def test_single_jobs_that_wait_behind_a_claim_for_batches_go_back_and_only_as_ma
     jobs = [machine.job(str(number))._replace(name="else") for number in range(50)]
     machine.given(*jobs).wait(WAIT_MS_MAX + 1)
     assert isinstance(machine.work, Release) and len(machine.work.leases) == 49
-    assert machine.after_end().ended(jobs[0]).claim.limit == 1
+    assert machine.after_end().ended(jobs[0]).claim.most == 1
     (job,) = machine.takes("w")
     end(machine, job)
-    assert machine.claim.limit == 50, "a batch has come, so more may be there"
+    assert machine.claim.most == 50, "a batch has come, so more may be there"
 
 
 def test_in_hand_are_never_more_than_one_renewal_carries() -> None:
     machine = batching(1000, concurrency=8)
     for _ in range(2):
-        machine.give(*[machine.job(f"j{number}") for number in range(machine.claim.limit)])
+        machine.give(*[machine.job(f"j{number}") for number in range(machine.claim.most)])
     assert machine.steps.leased == 2000 and "work" not in machine.out and "wake" not in machine.out
 
 

@@ -67,7 +67,7 @@ def test_a_stop_waits_for_the_answer() -> None:
 
 def ahead(machine: Machine) -> list[LeasedJob]:
     """Warm up, take all but two of what may be taken, and hear of more work."""
-    jobs = machine.warmed().takes(*(f"j{number}" for number in range(machine.claim.limit - 2)))
+    jobs = machine.warmed().takes(*(f"j{number}" for number in range(machine.claim.most - 2)))
     machine.sweep(promoted=1)
     return jobs
 
@@ -81,10 +81,10 @@ def test_a_claim_for_a_few_places_waits_while_many_jobs_have_not_started() -> No
     while machine.work is None:
         machine.handler_ends(jobs[ended])
         ended += 1
-    assert ended > len(jobs) // 3 and machine.claim.limit >= ended
+    assert ended > len(jobs) // 3 and machine.claim.most >= ended
 
 
 def test_it_does_not_wait_while_a_place_of_the_other_kind_is_free() -> None:
     machine = Machine(concurrency=1, prefetch=64, inline=frozenset({"inline"}))
     ahead(machine)
-    assert 0 < machine.claim.limit < 5, "the inline place is free, whatever waits for the other one"
+    assert 0 < machine.claim.most < 5, "the inline place is free, whatever waits for the other one"

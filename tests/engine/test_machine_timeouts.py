@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engine.outcomes import Verdict
+from engine.outcomes import RunRequest
 from engine.worker.machine import events
 from engine.worker.machine.events import Action, Exit, GiveUpHandler, MoreTime, NotStarted, StopAsked, StopHandler
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
@@ -30,7 +30,7 @@ def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_i
     assert machine.work == Retry((Failure(slow.lease, "TimeoutError: not done within 100 ms", 7),))
     assert machine.after_end().after(7000).steps.leased == 1 and machine.work is None, "its place is taken, so nothing is claimed"
     assert "renew" not in machine.out, "and its lease is not renewed"
-    assert machine.ended(slow).steps.leased == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
+    assert machine.ended(slow).steps.leased == 0 and machine.claim.most == 1, "nothing is told of it, and its place is free"
     assert "next" in started(machine.given(next_job).log)
 
 
@@ -144,7 +144,7 @@ def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_ha
     assert of(StopHandler, actions) == [StopHandler(b, "stop"), StopHandler(c, "stop")] and machine.work is None
     assert not exits(machine.wait(GOODBYE_MS - 10)), "nothing is given back that may still run"
     assert machine.ended(b, "CancelledError: ").work == Release((b.lease,), frozenset({b.lease}))
-    machine.told(events.HandlerEnded(c.lease, "no", verdict=Verdict("bury", asked=True))).end()
+    machine.told(events.HandlerEnded(c.lease, "no", request=RunRequest("bury", asked=True))).end()
     assert isinstance(machine.work, Bury), "what the handler has asked for holds"
     assert machine.end()[-1] == Exit("grace over")
 

@@ -113,13 +113,13 @@ def test_a_turn_is_measured() -> None:
     """What is taken ahead grows by turns as by events."""
     machine = inline_machine()
     machine.warm(3)
-    jobs = [machine.job(f"j{number}") for number in range(machine.claim.limit)]
+    jobs = [machine.job(f"j{number}") for number in range(machine.claim.most)]
     before = len(jobs)
     armed(machine.given(*jobs), jobs[0])
     at = 1
     while turn(machine, jobs[at]) is not None:
         at += 1
-    assert at > 2 and machine.ended(jobs[at]).claim.limit + machine.steps.leased > 4 * before
+    assert at > 2 and machine.ended(jobs[at]).claim.most + machine.steps.leased > 4 * before
 
 
 def test_rule_21_what_waits_behind_a_slow_inline_handler_goes_back() -> None:
@@ -156,7 +156,7 @@ def test_a_stop_refuses_turns() -> None:
 
 def test_one_line_does_not_hold_up_the_other() -> None:
     machine = Machine(concurrency=1, prefetch=64, inline=INLINE)
-    assert machine.claim.limit == 3, "two places and one ahead"
+    assert machine.claim.most == 3, "two places and one ahead"
     inline, pooled = machine.job("inline"), machine.job("pooled")._replace(name="pooled")
     actions = machine.give(inline, pooled)
     begun = [(action.job.lease.job, action.inline) for action in actions if isinstance(action, Start)]
@@ -196,7 +196,7 @@ def test_turns_change_nothing_but_the_cost(seed: int) -> None:
             elif isinstance(machine.work, Finish) and machine.work.claim is None:
                 machine.end()
             elif "work" in machine.out and count < 400:
-                jobs = [machine.job(f"j{count + number}") for number in range(min(machine.claim.limit, 400 - count))]
+                jobs = [machine.job(f"j{count + number}") for number in range(min(machine.claim.most, 400 - count))]
                 count += len(jobs)
                 machine.give(*jobs)
             elif "work" in machine.out:

@@ -124,7 +124,7 @@ def test_who_leads_sweeps_when_something_falls_due_and_who_follows_a_little_late
         assert isinstance(machine.given(sleep_ms=30).sweeps_after(at_ms + 1), Sweep)
 
 
-def test_rule_13_who_follows_sweeps_for_nothing_but_what_it_has_heard_of() -> None:
+def test_rule_13_who_follows_sweeps_for_nothing_but_what_its_claims_told_it() -> None:
     machine = beaten(beating(), leads=False, watch_in_ms=3000)
     assert isinstance(machine.given(sleep_ms=1000).sweeps_after(3000), Beat), "its turn has come"
     beaten(machine, leads=False, watch_in_ms=20_000)

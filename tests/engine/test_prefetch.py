@@ -59,8 +59,8 @@ def sent(machine: Machine) -> tuple[Lease, ...]:
 
 def test_rule_21_a_claim_asks_for_what_its_handlers_will_work_off() -> None:
     machine = Machine(concurrency=2, prefetch=64)
-    assert machine.claim.limit == 3
-    assert machine.warmed(took_ms=10).claim.limit == 2 + 10
+    assert machine.claim.most == 3
+    assert machine.warmed(took_ms=10).claim.most == 2 + 10
 
 
 def test_rule_21_what_waits_behind_slow_handlers_goes_back_after_a_while() -> None:
@@ -74,7 +74,7 @@ def test_rule_21_what_waits_behind_slow_handlers_goes_back_after_a_while() -> No
     assert machine.work is None
     # When the slow one ends, the machine claims for its place alone.
     machine.handler_ends(slow)
-    assert (sent(machine), machine.claim.limit) == ((slow.lease,), 1)
+    assert (sent(machine), machine.claim.most) == ((slow.lease,), 1)
 
 
 def test_rule_21_what_would_be_taken_again_at_once_stays(desk: Desk) -> None:
@@ -107,7 +107,7 @@ def filled(*, concurrency: int, prefetch: int = 64) -> tuple[Machine, list[Lease
     machine = Machine(concurrency=concurrency, prefetch=prefetch)
     if prefetch:
         machine.warm(took_ms=5)
-    jobs = machine.takes(*(f"j{number}" for number in range(machine.claim.limit)))
+    jobs = machine.takes(*(f"j{number}" for number in range(machine.claim.most)))
     if machine.work is not None:
         machine.give()
     return machine, jobs

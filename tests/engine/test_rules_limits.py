@@ -242,7 +242,7 @@ EACH_WINDOW = pytest.mark.parametrize(
 
 
 @EACH_WINDOW
-def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_window(desk: Desk, target: str, window: str) -> None:
+def test_rule_20_what_is_released_unstarted_gives_its_unit_back_inside_the_window(desk: Desk, target: str, window: str) -> None:
     first, second = jobs(desk.set_limit(target, rate=2, per_ms=HOUR_MS, window=window).enqueue("j0", "j1", "j2", key="k"))
     assert jobs(desk, worker="b") == []
     take_markers(desk)

@@ -87,7 +87,7 @@ def test_rule_14_a_handler_that_holds_the_interpreter_lock_is_told(stage: tuple[
     wait_until(lambda: told in workers.output(), "what came of it is logged")
     ends = [item for row in rows_of(workers.history(), "operation", f="finish", type="ok") for item in row["items"]]
     (end,) = [item for item in ends if item["fence"] == mark.fence]
-    came_of_it = "counts: nobody had taken the job" if end["result"] == "ok" else "was refused: its lease was over"
+    came_of_it = "counts: no other worker had claimed it" if end["result"] == "ok" else "was refused: its lease was over"
     assert told + came_of_it in workers.output()
 
 

@@ -72,7 +72,7 @@ def test_rule_10_a_leader_that_died_before_the_clock_stepped_back_is_succeeded_a
 
 
 @pytest.mark.parametrize("followers", [1, 3, 9, 20])
-def test_rule_13_followers_look_after_the_leader_in_turn_and_one_finds_it_silent_at_once(desk: Desk, followers: int) -> None:
+def test_rule_13_followers_check_the_leader_one_by_one_and_one_finds_it_silent_at_once(desk: Desk, followers: int) -> None:
     """Together they beat once in each interval, or else each of them every eight seconds."""
     letters = "bcdefghijklmnopqrstuvwxyz"[:followers]
     assert desk.beat("a").leads and desk.beat("a").watch_in_ms == 0
@@ -102,7 +102,7 @@ def test_rule_13_followers_look_after_the_leader_in_turn_and_one_finds_it_silent
     assert desk.now_ms - (sweep_at_ms - 1000) <= 1250
 
 
-def test_rule_13_a_follower_that_beats_before_its_turn_keeps_it(desk: Desk) -> None:
+def test_rule_13_a_follower_that_beats_before_its_watch_slot_keeps_it(desk: Desk) -> None:
     """As a busy worker does: if each of its beats took another turn, no other one would look for ten seconds."""
     assert desk.beat("a").leads
     for _ in range(12):
@@ -174,7 +174,7 @@ def test_a_pass_over_many_leases_takes_pages_and_misses_none(desk: Desk) -> None
     desk.beaten("a", lease_ms=HOUR_MS).enqueue(*jobs)
     for at in range(0, 25, 5):
         worker = "a" if at % 2 == 0 else "b"
-        desk.did(replace(desk.claim_operation(worker, lease_ms=HOUR_MS), limit=5)).tick(at % 3)
+        desk.did(replace(desk.claim_operation(worker, lease_ms=HOUR_MS), most=5)).tick(at % 3)
     others_beat(desk, 40_000)
     found, calls = list[str](), 0
     while calls < 40:

@@ -25,6 +25,15 @@ def test_the_files_that_it_names_exist() -> None:
     assert named and not {file for file in named if not (ROOT / file).is_file()}
 
 
+def test_the_functions_that_it_names_are_defined_in_their_files() -> None:
+    named = re.findall(r"`((?:lua|engine)/[\w/.]+)`\s+\(((?:`\w+`(?:,\s+)?)+)\)", PAGE)
+    wanted = [(file, name) for file, names in named for name in re.findall(r"\w+", names)]
+    defined = r"(?:def|class|function) {0}\b|^{0}\b"
+    texts = {file: (ROOT / file).read_text() for file, _ in wanted}
+    assert len(wanted) > 30
+    assert [one for one in wanted if not re.search(defined.format(one[1]), texts[one[0]], re.MULTILINE)] == []
+
+
 def test_the_tests_that_pages_name_exist() -> None:
     known = {
         name for path in sources() for name in (path.stem, *re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(), re.M))

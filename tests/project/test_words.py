@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engine.ops.looks import LISTED, Counts
 from engine.queue.metrics import Demand, Scaling, exposition
+from tests.project.test_sentences import pages, prose
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,6 +52,24 @@ def private_names(paths: list[Path]) -> list[str]:
 
 def test_names_of_the_engine_have_the_words_of_the_glossary() -> None:
     assert private_names(sorted((ROOT / "engine").rglob("*.py"))) == []
+
+
+#: Words that prose has another one for, by the glossary; in code they may stand, as `news` does in a key.
+UNUSED = r"(?i)\b(?:hears?|heard|hungry|data epoch|time slot|take[ns]? (?:\w+ )?leases?|leases? (?:is|are|w\w+) taken|the news)\b"
+
+
+def unused_words(text: str) -> list[str]:
+    return re.findall(UNUSED, " ".join(re.sub(r"(?ms)^```.*?^```|`[^`]*`", "", text.replace(glossary(), "")).split()))
+
+
+def test_prose_has_the_words_of_the_glossary() -> None:
+    found = {page.name: [word for text in prose(page) for word in unused_words(text)] for page in pages()}
+    assert {name: words for name, words in found.items() if words} == {}
+    assert unused_words("It hears of a lease: two leases were taken.\n`news`, the news") == [
+        "hears",
+        "leases were taken",
+        "the news",
+    ]
 
 
 def test_a_private_word_is_found_in_every_kind_of_name() -> None:

@@ -21,7 +21,7 @@ class ForeignBook(Book):
     births: dict[str, Birth] = field(default_factory=dict)
     #: What was sent for each job that was made.
     sent: dict[Birth, Enqueue] = field(default_factory=dict)
-    #: How jobs have ended: finished or dead. Failed runs, and leases that were taken away and charged.
+    #: How jobs have ended: finished or dead. Failed runs, and leases that were reaped and charged.
     ends: dict[Birth, str] = field(default_factory=dict)
     failures: dict[Birth, int] = field(default_factory=dict)
     crashes: dict[Birth, int] = field(default_factory=dict)

@@ -227,7 +227,7 @@ def _extended(delivery: ForeignDelivery, operation: Extend, reply: Extended) -> 
 
 
 def _swept(delivery: ForeignDelivery, reply: Swept, book: ForeignBook) -> None:
-    """Rules 11 and 12: a lease is taken when it is over, and charged as a crash when it has to be."""
+    """Rules 11 and 12: a lease is reaped when it is over, and charged as a crash when it has to be."""
     for lease, crashes in reply.leases:
         id = lease.job
         birth, run = book.job(id), delivery.before.run(id)

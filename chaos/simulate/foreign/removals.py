@@ -30,7 +30,7 @@ FOREIGN_REMOVALS = (
         "if listed and words[1] and words[2] ~= '' and wire_mine(format, id, words[1] .. ':' .. words[2]) then "
         "return 'held', '', run, deadline_ms end",
     ),
-    removal(6, "a lease that was taken away may still end the job", "stale end, one finish", "often frozen").by(
+    removal(6, "a reaped lease may still end the job", "stale end, one finish", "often frozen").by(
         "only-the-holder-ends-a-foreign-job",
         "elseif state ~= 'repeated' or (deadline_ms and run.ending ~= '') then\n  deadline_ms = deadline_ms or now_ms",
     ),
@@ -43,7 +43,7 @@ FOREIGN_REMOVALS = (
     removal(10, "leases that end too far ahead are left alone", "liveness, due", "clock and kills").by(
         "foreign-leases-too-far-ahead-are-cut", "local ahead = {}"
     ),
-    removal(11, "leases are taken at once after a stall", "live lease", "stalls").by(
+    removal(11, "leases are reaped at once after a stall", "live lease", "stalls").by(
         "no-foreign-lease-is-taken-after-a-stall", ""
     ),
     # A claim that arrives when its worker is dead leases jobs that nobody marks.

@@ -10,7 +10,7 @@ LANES = (
     ),
     removal(18, "a visit empties a lane while others wait", "turns", "lanes").by(
         "visit-leaves-room-for-others",
-        "local most = math.min(pick.ask.limit - #pick.jobs, class.room, head.limit and head.limit.room or math.huge)",
+        "local most = math.min(pick.ask.most - #pick.jobs, class.room, head.limit and head.limit.room or math.huge)",
     ),
     removal(18, "a lane that waits for a slot is not called when one comes free", "parked", "limits").by(
         "freed-slot-calls-parked-lanes", "for _, lane in ipairs({}) do"

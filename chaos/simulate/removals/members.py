@@ -34,14 +34,14 @@ MEMBERS = (
     removal(9, "a renewal shows no life to the look for orphans", "live member", "beats, beats in trouble").by(
         "renewal-shows-life", "if deadline_ms < 0 then"
     ),
-    removal(11, "the look for orphans takes what it finds after a stall", "live member, live lease", "beats and stalls")
+    removal(11, "the look for orphans reaps what it finds after a stall", "live member, live lease", "beats and stalls")
     .by("orphans-are-left-after-a-stall", "if stalled ~= nil then")
     .by(
         "beats-wait-after-a-stall",
         "local orphaned = redis.call('ZCOUNT', keys.workers, '-inf', '(' .. string.format('%d', now_ms)) > 0",
     ),
     removal(13, "nobody succeeds a leader that has died", "unswept", "followers").by("silent-leader-is-succeeded", ""),
-    removal(13, "the followers do not look after the leader in turn", "unswept", "followers").by(
+    removal(13, "the followers do not check the leader one by one", "unswept", "followers").by(
         "followers-look-after-the-leader", "pass"
     ),
     removal(13, "who takes the lead does not sweep", "unswept", "followers, beats").by("new-leader-sweeps", "pass"),

@@ -28,7 +28,7 @@ PRESENCE = (
     removal(39, "a look counts that was answered after a stall", "slow look", "presence and stalls, presence and late").by(
         "slow-looks-say-nothing", "return answered"
     ),
-    removal(39, "a reap that comes late takes leases all the same", "late reap", "presence and late").by(
+    removal(39, "a late reap reaps leases all the same", "late reap", "presence and late").by(
         "late-reap-is-void", "local late = now_ms < 0 * not_after_ms"
     ),
 )

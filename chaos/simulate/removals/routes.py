@@ -12,7 +12,7 @@ ROUTES = (
     removal(20, "classes of one name have the room of its limit each", "limit", "routes").by(
         "classes-share-the-room-of-their-limit", "if other.name == class.name then other.room = other.room - taken end"
     ),
-    removal(20, "a job takes one place of a rate, whatever it costs", "rate", "costs").by(
+    removal(20, "a job uses up one unit of a rate, whatever it costs", "rate", "costs").by(
         "rate-is-charged-the-cost-of-the-job", "for unit = 1, 1 do"
     ),
     removal(22, "nobody is told of a new class", "pickup, liveness", "routes").by("new-class-is-announced", ""),
@@ -27,7 +27,7 @@ ROUTES = (
         "slots-that-move-are-no-fault", "if trouble is Trouble.FAULT or message.startswith(_SLOT_WORDS):"
     ),
     removal(27, "a script that stopped at a key that has gone is not sent again", "fault", "slot moves half way").by(
-        "slots-that-move-are-no-fault", "if _HALF_WAY_TEXT in message: return GiveUp(Verdict.FAULT)\nif trouble is Trouble.FAULT:"
+        "slots-that-move-are-no-fault", "if _HALF_WAY_TEXT in message: return GiveUp(NoReply.FAULT)\nif trouble is Trouble.FAULT:"
     ),
     removal(27, "where its slot has moved, an enqueue is taken to be done", "told created", "slot moves").by(
         "redirection-is-no-answer",

@@ -602,7 +602,7 @@ export interface paths {
         readonly post?: never;
         /**
          * Record no events of a queue any more, and delete those that were
-         * @description Their readers hear nothing any more.
+         * @description Their readers receive nothing any more.
          */
         readonly delete: operations["jobs_switch_events_off"];
         readonly options?: never;

@@ -53,9 +53,9 @@ class AsyncChannel(ChannelSettings):
     `model`: `models.Dsps()`, whose rules say how long messages are kept. `url` or `client` says where the
     server is. A url is redis://, rediss:// or unix://, with user and password. Of a redis.asyncio.Redis,
     address, credentials and TLS settings are used for connections of our own. `connect`: times and bounds of
-    those. `storages` instead of these: up to ten by ids of your own, RedisStorage or MemoryStorage; messages
-    are written to all and read from all, and one that works is enough. `lua` replaces the folder of scripts
-    and `observer` hears of every call; services need neither. Raises Malformed for what does not fit.
+    those. `storages` instead of these: up to ten by ids of your own, RedisStorage or MemoryStorage. Messages
+    are written to all and read from all. One that works is enough. `lua` replaces the folder of scripts
+    and `observer` is told of every call; services need neither. Raises Malformed for what does not fit.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class AsyncChannel(ChannelSettings):
         `max_messages` (0 to 1,000) and about 1 MiB. They come again until their receipt is acknowledged.
 
         With `wait_ms` it waits for messages where there are none, at most 30 s, and returns within
-        milliseconds of a publish; when the channel is closed meanwhile, at once. Messages that expired unread
+        milliseconds of a publish. When the channel is closed meanwhile, at once. Messages that expired unread
         are skipped, and counted in `lost`.
 
         Raises Malformed, ChannelNotFound, SubscriptionNotFound, ServerUnavailable, OutcomeUnknown.

@@ -103,8 +103,8 @@ def telemetry_of(settings: ChannelSettings) -> Telemetry:
 
 
 def report_of(settings: ChannelSettings) -> Report:
-    """Who hears of errors: the service's own function, or Sentry's SDK where it is installed and the service
-    has set it up. The log hears of all of them."""
+    """Who is told of errors: the service's own function, or Sentry's SDK where it is installed and the
+    service has set it up. All of them are logged."""
     told = settings.report or _to_sentry
 
     def report(error: BaseException, about: Mapping[str, str]) -> None:
@@ -132,7 +132,7 @@ def _to_sentry(error: BaseException, about: Mapping[str, str]) -> None:
 # attributes of DSPS for channels.
 #
 # A request is a span `GET /channel/{channel}/...` (kind SERVER), a delivery of a webhook a span `PUT` (kind
-# CLIENT); between them are the spans of the job that carries it (`engine.opentelemetry`), all in the trace of
+# CLIENT). Between them are the spans of the job that carries it (`engine.opentelemetry`), all in the trace of
 # the publisher. Times are histograms in seconds.
 
 #: Bounds of the conventions, and those of long polls.

@@ -21,7 +21,7 @@ from engine.redis.endpoint import ConnectOptions, Endpoint
 
 # -- The list of revoked tokens on the server, in the keys of DSPS, so that both servers heed it.
 #
-# An entry outlives its token: it is there until no server would take the token any more, however its clock is
+# An entry outlives its token. It is there until no server would take the token any more, however its clock is
 # set, and no request that began with it still waits.
 
 #: How much longer an entry lives than anybody could need it, as in DSPS.

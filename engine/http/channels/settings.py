@@ -32,8 +32,8 @@ PROXY_HOPS_MAX = 16
 #: `AsyncChannel.fetch` waits for no longer.
 LONG_POLL_MS_MAX = 30_000
 
-#: Hears of errors: a request that failed for no reason of its caller's, a webhook that was given up. With
-#: what it is about.
+#: Is told of errors, with what each is about: a request that failed for no reason of its caller's, a webhook
+#: that was given up.
 Report = Callable[[BaseException, Mapping[str, str]], None]
 
 
@@ -73,7 +73,7 @@ class ChannelSettings:
     stand in front, each of which appends to it; 0: the last address that is no trusted proxy counts.
     `disclose_auth_rejection`: tell callers why a token was refused; not for production. `long_poll_max_ms`
     bounds each fetch. Deliveries of webhooks are jobs of the queue `webhook_queue`, at most
-    `webhook_concurrency` at once in this process. `report` hears of errors; None: Sentry's SDK, where it is
+    `webhook_concurrency` at once in this process. `report` is told of errors; None: Sentry's SDK, where it is
     installed and set up. `tracer_provider` and `meter_provider` of OpenTelemetry, where that is installed;
     None: the global ones. Raises Malformed.
     """

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from engine.errors import Malformed, counted
 from engine.validate import settle
 
-# -- Keys that the signatures of JSON Web Tokens are checked with, each for one algorithm alone: a public
+# -- Keys that the signatures of JSON Web Tokens are checked with, each for one algorithm alone. A public
 # key can never be taken for a shared secret, as a token of another algorithm would want.
 
 #: What a channel may ask for. There is no `none` among them.

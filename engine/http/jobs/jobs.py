@@ -242,7 +242,7 @@ def _has(job: JobInfo, words: str, payloads: bool) -> bool:
 
 # -- Changes jobs that are there: cancels, lets run, discards.
 
-# -- What a job says of other queues, held against the queues of whoever makes it: the job itself is
+# -- What a job says of other queues, held against the queues of whoever makes it. The job itself is
 # carried out by a worker, which knows of no token. So what leads out of the caller's queues is refused
 # when the job comes in, and nothing of it is stored.
 

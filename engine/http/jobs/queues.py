@@ -209,7 +209,7 @@ async def switch_events_on(request: Request) -> Response:
 @described("Record no events of a queue any more, and delete those that were", answers={204: {}})
 @needs("admin", changes=True)
 async def switch_events_off(request: Request) -> Response:
-    """Their readers hear nothing any more."""
+    """Their readers receive nothing any more."""
     await queue_of(request).events.off()
     return Response(status_code=204)
 

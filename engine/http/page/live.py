@@ -35,7 +35,7 @@ _NAMES_MAX = 8
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A queue at one instant (`at_ms`, server time). `least`: not all lanes have been counted yet. Rates are
-    since the sample before, None in the first; run times are of the last minute, None where nothing ran;
+    since the sample before, None in the first. Run times are of the last minute, None where nothing ran.
     `arrived_per_s` counts what came less what was cancelled. `error`: why the server was not asked, '' where
     it was."""
 

@@ -15,7 +15,7 @@ the keys of all layouts, with types and units.
 
 Where the documents and the programs contradict each other:
 
-- A job is a string of JSON, as all programs write it. Jobs of this engine have the bytes that Go writes; in
+- A job is a string of JSON, as all programs write it. Jobs of this engine have the bytes that Go writes. In
   jobs of others a change rewrites single members and nothing else, so that payloads keep every byte.
 - Priorities are strict over all routes of a worker, as the document promises, and routes of one priority take
   turns. (Its list of queues goes route by route.) 1 to 3 is `low`, 4 to 6 `normal`, 7 to 10 `high`; they read
@@ -26,8 +26,8 @@ Where the documents and the programs contradict each other:
 - A job that became due goes back to its route: programs with routes move it to the default one. In `live` the
   lists `route:default:queue:*`, where their scheduler leaves jobs that none of those programs reads, are
   read, never written.
-- A result is stored once a job has ended for good. The programs store a failure after each failed run; while
-  the job will run again, this is not its end, so a wait in this engine goes on. A result keeps no field of an
+- A result is stored once a job has ended for good. The programs store a failure after each failed run. While
+  the job will run again, this is not its end. So a wait in this engine goes on. A result keeps no field of an
   earlier one.
 - A wait registers before it reads, so no end is missed in between; ends by foreign workers are found by
   polling every 200 ms.

@@ -24,7 +24,7 @@ How the engine reads and writes the format:
 - Each tick of a schedule makes a job of its own, `cron:<name>:<tick ms>`; the original enqueues the same
   entry each time. Entries of foreign clients tick as well; the score in `jobs:cron`, which any client may
   change, is the time of the next tick.
-- `result` is kept for 24 hours; data and status of a finished job are never deleted, as in the original, and
+- `result` is kept for 24 hours. Data and status of a finished job are never deleted, as in the original, and
   are in no list of the format. The engine lists the last 1,000 jobs that its own workers have finished, and
   can clean those.
 - A job that cannot be read is set aside: `deadletter`, status `dead`, the reason in its result.

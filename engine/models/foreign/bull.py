@@ -1,7 +1,7 @@
 """Bull 1.0.0: enqueue and process jobs in the keyspace of a live Bull queue, next to its Node clients.
 
 A job is a hash of nine fields as Node writes them. Bull's jobs have no names: a job with the name
-`__default__` is stored byte for byte as Node does for the same options, and a job of Node has that name; any
+`__default__` is stored byte for byte as Node does for the same options. A job of Node has that name. Any
 other name is stored as `name` in its `opts`, which Node ignores. The server counts ids (`id`). A caller's own
 id must be neither a number nor a key of Bull, and is only for queues that no Node worker consumes: Node reads
 every id as a number.
@@ -15,7 +15,7 @@ millisecond late.
 
 What the engine repairs: jobs of equal due times start in the order of their ids (Bull reverses them at
 4095/4096), promotion and retry respect the pause, resume and pause keep both lists where Bull overwrites one
-with the other, and an id without a hash does not stay in `active` for ever. `FINDINGS` lists the defects of
+with the other. An id without a hash does not stay in `active` for ever. `FINDINGS` lists the defects of
 Node's clients that the engine cannot prevent."""
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ class Foreign(Model):
         for option in self._not_held:
             if getattr(options, option) != _DEFAULTS[option]:
                 raise UnsupportedFeature(
-                    f"{self.name} has no option {option}: its jobs have no room for that"
+                    f"{self.name} has no option {option}: its jobs have no field for that"
                 )
 
     def refuse(self, operation: Operation) -> None:
@@ -264,10 +264,10 @@ class Foreign(Model):
             case Claim():
                 return self._claim(operation, operation, ())
             case Count(classes=classes, worker=worker, priorities=priorities):
-                least, most = priorities or ("", "")
+                lowest, highest = priorities or ("", "")
                 described = b"" if worker is None else _described(worker)
                 return self.bound(
-                    operation, argument_groups=(classes,), worker=described, least=least, most=most
+                    operation, argument_groups=(classes,), worker=described, lowest=lowest, highest=highest
                 )
             case Finish(claim=None):
                 return self._end(operation, _finishes(operation.leases, operation.values))
@@ -332,7 +332,7 @@ class Foreign(Model):
     def _claim(
         self, operation: Claim | Finish, claim: Claim, ends: Sequence[tuple[str, Lease, bytes]]
     ) -> Call[Any]:
-        least, most = claim.priorities or ("", "")
+        lowest, highest = claim.priorities or ("", "")
         return self.bound(
             operation,
             "claim",
@@ -341,14 +341,14 @@ class Foreign(Model):
             record=self.keys.claim(claim.incarnation),
             incarnation=claim.incarnation,
             counter=claim.counter,
-            limit=claim.limit,
+            most=claim.most,
             lease_ms=claim.lease_ms,
             not_after_ms=claim.not_after_ms,
             owner=claim.owner,
             most_ms=claim.sleep_max_ms,
             crashed_max=claim.crashed_max,
-            least=least,
-            most=most,
+            lowest=lowest,
+            highest=highest,
             worker=_described(claim.worker or NOTHING_SPECIAL),
             class_count=len(claim.classes),
         )

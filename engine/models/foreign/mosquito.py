@@ -1,4 +1,4 @@
-"""Mosquito keyspaces. A keyspace that Crystal programs use needs `Mosquito(layout="live")`: the default,
+"""Mosquito keyspaces. A keyspace that Crystal programs use needs `Mosquito(layout="live")`. The default,
 "document", has sorted sets where Crystal's runners have lists, and each refuses the other's keys: those of
 its own queue and, while that one is empty, those of other queues. Where the keyspace has no jobs, the locks
 of coordinators show that Crystal programs use it.
@@ -328,7 +328,7 @@ class MosquitoModel(Foreign):
     @staticmethod
     def places(queue: str, prefix: str) -> tuple[str, str]:
         """All queues share one keyspace. In the engine's keys a colon of a name is escaped, but for those of
-        a namespaced class: the queue `a:run` would else have its keys among those of the jobs of `a`."""
+        a namespaced class. The queue `a:run` would else have its keys among those of the jobs of `a`."""
         name = _COLONS.sub(lambda found: found[0] if found[0] == "::" else "%3a", queue.replace("%", "%25"))
         return f"{prefix}:", f"{name}:"
 

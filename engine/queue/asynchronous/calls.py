@@ -1,9 +1,9 @@
 """The one way of a queue's calls: where each goes among the shards of the queue, and how it is sent.
 
 A whole queue is its own only shard, and asks nobody. The shards of a divided one (docs/guides/shards.md) are
-queues of their own that share its driver, and what is asked of all of them leaves in one pipeline. The record
-of how many there are is read with the first call and again with each look at all shards, so one that has
-become another is noticed; an enqueue need not look, because a shard that takes no new jobs says so.
+queues of their own that share its driver. What is asked of all of them leaves in one pipeline. The record
+of how many there are is read with the first call. Reading it with each look at all shards shows when their
+number has changed. An enqueue need not look, because a shard that takes no new jobs says so.
 """
 
 from __future__ import annotations

@@ -166,14 +166,14 @@ class AsyncJobs(AsyncJobsPart):
 
     async def page(self, state: str, **options: Unpack[ListOptions]) -> JobPage:
         """What `list` finds among `limit` places of a state (1 to 250) from `offset` on, in two calls however
-        many jobs there are; so a page may be short, or empty, and `next` is the `offset` of the one after it,
+        many jobs there are. So a page may be short, or empty, and `next` is the `offset` of the one after it,
         None where there is none."""
         listing = looks.listing(looks.PLACES_MAX, names=self._queue.model.names, **options)
         return await self._page(admin.check_state(state, LISTED), listing)
 
     async def counts_by_name(self) -> dict[str, NameCounts]:
         """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can
-        read. It reads 250 jobs a call, the waiting ones by lane, so with many delayed or dead jobs it takes
+        read. It reads 250 jobs a call, the waiting ones by lane. So with many delayed or dead jobs it takes
         its time, and is no instant."""
         counts: dict[str, dict[str, int]] = {}
         for shard, state in itertools.product(await self._queue.in_use(), NameCounts._fields):
@@ -190,7 +190,7 @@ class AsyncJobs(AsyncJobsPart):
 
     async def cancel(self, id: str, *, expected_state: str | None = None) -> Altered:
         """End a job that waits, is delayed or runs. A running one loses its token at once: what its worker
-        still says about it is refused, and its handler learns of it within a second (`Job.cancelled`,
+        still says about it is refused. Its handler learns of it within a second (`Job.cancelled`,
         `Job.cancelled_by_hand`): a coroutine is cancelled, a child process killed. Where the worker's control
         connection is away, that is at the next renewal.
 
@@ -233,7 +233,7 @@ class AsyncDead(AsyncJobsPart):
 
         `with_children`: the jobs that died with it wait for it again, and theirs for them, in pieces
         of at most 100, each at once or not at all. One with other parents waits for those, too. A child stays
-        dead whose other parent is still lost, whose unique key another job has by now, or that has run since;
+        dead whose other parent is still lost, whose unique key another job has by now, or that has run since.
         `children` and `left` count both. Cut off half way, some have gone back and some are dead; the same
         call goes on, whatever has become of the job meanwhile.
 
@@ -359,7 +359,7 @@ class AsyncWorkflows(AsyncPart):
         return await self._queue.carry_out(workflows.cancelling(self._queue.model, id, limit))
 
     async def retry(self, id: str, *, limit: int = JOBS_MAX) -> WorkflowChange:
-        """Requeue all jobs of it that are dead, parents before their children, in pieces of 100: one that was
+        """Requeue all jobs of it that are dead, parents before their children, in pieces of 100. One that was
         buried with a parent waits for it again, as with `dead.requeue`. `left` are those that stay dead, as
         there.
 

@@ -64,16 +64,16 @@ class AsyncSchedules(AsyncPart):
         schedules at each start. `job_name` may also be a task, with its options; a task without a payload is
         called without arguments, else with `task.payload(...)`.
 
-        One of three says when it ticks: `cron`, in the dialect of crontab(5), five fields (minute, hour, day,
-        month, weekday), or six of which the *first* is the second; `every_ms`, at least 100; or `months`, on
-        the day and at the time of day of the start (31 January, 28 February, 31 March). `zone` is an IANA
-        name, for cron and months. Nothing ticks before `start_ms` (server time), from which intervals count
-        without drift; 0: from now. A time of day that the clocks skip ticks once right after the gap, one
-        that comes twice ticks the first time; a cron expression for every hour follows the clock on the wall
-        instead.
+        One of three says when it ticks. `cron` has five fields in the dialect of crontab(5) (minute, hour,
+        day, month, weekday), or six of which the *first* is the second. `every_ms` is at least 100. `months`
+        ticks on the day and at the time of day of the start (31 January, 28 February, 31 March). `zone` is an
+        IANA name, for cron and months. Nothing ticks before `start_ms` (server time), from which intervals
+        count without drift; 0: from now. A time of day that the clocks skip ticks once right after the gap,
+        one that comes twice ticks the first time. A cron expression for every hour follows the clock on the
+        wall instead.
 
         Where nobody saw the first due tick for more than `late_ms`, `missed="once"` runs the last one for
-        all, `"all"` runs each, `"skip"` those that are not late; at most the last 100 run, and each of the
+        all, `"all"` runs each, `"skip"` those that are not late. At most the last 100 run. Each of the
         others counts as missed. `overlap="skip"` makes no job while the one before is waiting or running.
         `enabled=None` leaves it as it is; a new one is. `options` are those of `enqueue` that travel with the
         job: no delay and no dedup.
@@ -153,7 +153,7 @@ class AsyncEvents(AsyncPart):
     stream for each.
 
     The script that does a thing writes its entry, last and only where it changes something: a call that is
-    sent twice tells once, and one that the server cut off just before the end may have told nothing. Kinds,
+    sent twice tells once. One that the server cut off just before the end may have told nothing. Kinds,
     and what their `detail` says:
 
     - `created` (waiting, delayed or blocked), `promoted` (its delay is over, or somebody said so),
@@ -195,7 +195,7 @@ class AsyncEvents(AsyncPart):
         `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of
         the iterator on. Who falls behind by more than are kept misses some. Raises Malformed at the first
         step, and so UnsupportedFeature as `last` does, and ServerUnavailable or OutcomeUnknown when the
-        server is away: then read on after the last event that came.
+        server is away. Then read on after the last event that came.
         """
         self._check_whole()
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -302,7 +302,7 @@ class AsyncResults(AsyncPart):
         """How the job ended. None: it has not ended, is unknown, or nothing of it is kept any more. A result
         is kept for `result_ttl_ms`; the fact that it finished, a while longer.
 
-        The value is as JSON has it; with the `task` that the job is of, and for what `task.new(...)` made, it
+        The value is as JSON has it. With the `task` that the job is of, and for what `task.new(...)` made, it
         has the type that its function returns.
 
         Raises Malformed, also for a value that is not of the task's type, ServerUnavailable, OutcomeUnknown.
@@ -374,7 +374,7 @@ class AsyncResults(AsyncPart):
         with listeners.listening_for(waiting.job) as listener:
             while True:
                 try:
-                    found = waiting.take(await shard.do(Look(waiting.job, listener.token)))
+                    found = waiting.take(await shard.do(Look(waiting.job, listener.waiter)))
                     if found is not None:
                         return found
                     await listener.rest(waiting.block_ms)
@@ -391,7 +391,7 @@ class AsyncResults(AsyncPart):
 # (BQ02 to BQ04, MQ30).
 #
 # A worker beats every 10 s unless told otherwise, and is taken for dead when three beats in a row have not
-# come; then a sweep looks for leases that it has left behind, and the next beat may find it gone from the
+# come. Then a sweep looks for leases that it has left behind. The next beat may find it gone from the
 # list. A worker that stops takes its leave at once.
 
 
@@ -420,7 +420,7 @@ class AsyncWorkers(AsyncPart):
     async def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
         """Let the worker of this name, or every worker without a number of its own (None), run so many
         handlers at once: 1 to 1,000, of which it uses no more than it was started with; None: as it was
-        started. Workers hear of it at their next sweep at the latest, and what runs goes on. Raises as
+        started. Workers are told by their next sweep at the latest, and what runs goes on. Raises as
         `Queue.enqueue` does."""
         await self._queue.do(admin.set_concurrency(name, concurrency))
 

@@ -66,7 +66,7 @@ T = TypeVar("T")
 class AsyncQueue(AsyncQueueCalls):
     """A named queue on one Redis or Valkey server, for the tasks of any event loops; connects on first use.
 
-    At most 16 calls of a loop run at once, each on a connection of its own; more wait for their turn. Jobs
+    At most 16 calls of a loop run at once, each on a connection of its own; more wait for a permit. Jobs
     that many tasks enqueue one by one leave together; each is accepted or refused by itself. A task that is
     cancelled in mid-call leaves its outcome unknown.
 
@@ -77,7 +77,7 @@ class AsyncQueue(AsyncQueueCalls):
     own. `connect`: times and bounds of those. `prefix` is what all keys begin with, None: as the model has
     it. `durability="replica"`: a call counts as answered when one replica has what it wrote; each send waits
     `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told.
-    `lua` replaces the folder of scripts; services do not need it. `observer` hears of every call and run;
+    `lua` replaces the folder of scripts; services do not need it. `observer` is told of every call and run;
     None: the one that the environment names by `IRONCLAIM_OBSERVER`, if it does (docs/guides/observing.md).
     `shards`: the queue is divided into so many, each in a slot of its own, 2 to 256 (Lanes alone;
     docs/guides/shards.md). Raises Malformed for what does not fit, and UnsupportedFeature for shards of
@@ -179,14 +179,14 @@ class AsyncQueue(AsyncQueueCalls):
 
         `payload` is any JSON value of at most `payload_bytes_max` bytes (as JSON has it, a tuple arrives as a
         list and a key as text; two keys that are the same text are refused), or bytes, which arrive
-        untouched; a queue with a `serializer` of its own takes what that one can write. `options`: see
+        untouched. A queue with a `serializer` of its own takes what that one can write. `options`: see
         JobOptions. `name` may be a task, with its options; the payload of a name that `job` has registered
         here must fit its function's parameters. `intended_ns` (monotonic) is only told to the observer.
 
-        Returns Enqueued: `created`, or `duplicate` when the id was already there or another job keeps it out;
+        Returns Enqueued: `created`, or `duplicate` when the id was already there or another job keeps it out.
         `job` is the id of the job that is there. Raises Malformed before any I/O, ServerUnavailable when
-        nothing was applied, OutcomeUnknown when that cannot be said: with an `id` of your own the same call
-        may be sent again, for it is there once; without one it could be there twice. An id is known for 20 s
+        nothing was applied, OutcomeUnknown when that cannot be said. With an `id` of your own the same call
+        may be sent again, for it is there once. Without one it could be there twice. An id is known for 20 s
         after its job has finished.
         """
         operation, job = self._drafted(name, payload, id, options)
@@ -282,8 +282,8 @@ class AsyncQueue(AsyncQueueCalls):
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
 
         `jobs` are NewJob, or mappings with its fields: `{"name": ..., "payload": ...}` and the options of
-        `enqueue`; at most 100,000, all with different ids; give ids to be able to send all of them again. Up
-        to 1,000 jobs or 1 MiB go in one piece, all of them or none; more go as several pieces in pipelines,
+        `enqueue`; at most 100,000, all with different ids. Give ids to be able to send all of them again. Up
+        to 1,000 jobs or 1 MiB go in one piece, all of them or none. More go as several pieces in pipelines,
         and then another producer's jobs may come between the pieces.
 
         Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises
@@ -323,7 +323,7 @@ class AsyncQueue(AsyncQueueCalls):
         window: Window = "sliding",
     ) -> None:
         """Let at most `concurrency` jobs be in hand at once, and at most `rate` be claimed in `per_ms`; 0 =
-        not limited. Either of all jobs of a name, or of all jobs with a `key`, whatever their names;
+        not limited. Either of all jobs of a name, or of all jobs with a `key`, whatever their names.
         `key="*"` is for each key that has no limit of its own (rule 20).
 
         It counts the claims from now on, and replaces the limit that was there. Shards of a queue divide the
@@ -414,7 +414,7 @@ class AsyncQueue(AsyncQueueCalls):
     async def stats(self) -> list[HandlerTimes]:
         """How long the handlers of each name took, in the order of the names: how many runs succeeded and
         failed, their sum, the longest, and a histogram for percentiles. Workers tell it with their beats,
-        every 10 s unless told otherwise, and when they stop; what a killed one has not told is not counted,
+        every 10 s unless told otherwise, and when they stop. What a killed one has not told is not counted,
         and nothing twice. Kept until the queue is obliterated."""
         found: list[HandlerTimes] = []
         for shard in await self.in_use():
@@ -434,7 +434,7 @@ class AsyncQueue(AsyncQueueCalls):
         `ironclaim_worker_places`, the counters `ironclaim_jobs_finished_total` and
         `ironclaim_jobs_dead_total`, and the histogram `ironclaim_run_seconds` by name and outcome. An
         autoscaler follows `ironclaim_wanted_workers`, which aims at `scaling` (None: its defaults), or
-        `ironclaim_worker_utilisation_ratio`; the rates in it are taken from one call of this queue object to
+        `ironclaim_worker_utilisation_ratio`. The rates in it are taken from one call of this queue object to
         the next. `join_metrics` makes one page of several queues. An old keyspace has no waiting jobs by
         name, no oldest one and no pauses."""
         counts, times, workers = await self.counts(), await self.stats(), await self.workers.list()
@@ -467,7 +467,7 @@ class AsyncQueue(AsyncQueueCalls):
     async def use_test_clock(self, now_ms: int) -> None:
         """Give the scripts this time instead of the server's. Only on a queue that has never held a job, or
         one that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys
-        expire by the server's own clock, so an expiry in its past would delete what the script has just
+        expire by the server's own clock. So an expiry in its past would delete what the script has just
         written. Raises UnsupportedFeature for a queue with shards."""
         if self.shards is not None:
             raise UnsupportedFeature("the test clock is for queues without shards")

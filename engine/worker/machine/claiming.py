@@ -1,6 +1,6 @@
 """A worker's claims and waits: their identity, the classes that they name, and how long a wait blocks on the
-server; whether a claim is worth sending (`Claiming`), is allowed (`Allowance`), and for how many jobs
-(`Prefetch`); then `CallsInFlight`, one of each kind at most. Pure code, a part of the state machine."""
+server. `Claiming` says whether a claim is worth sending, `Allowance` whether it is allowed, and `Prefetch`
+for how many jobs. `CallsInFlight` has one of each kind at most. Pure code, a part of the state machine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from engine.worker.machine.concurrency import Quota, Share
 from engine.worker.machine.events import MS, Action, CallKind, Send
 from engine.worker.machine.settings import Gate, Settings
 
-#: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which
-#: it hears of updates.
+#: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, which
+#: brings updates.
 CLASSES_PER_CALL_MAX = 15
 
 
@@ -57,7 +57,7 @@ class ClassRotation:
 class Claiming:
     """Counts the claims of one incarnation (rule 4) and remembers whether work may be there.
 
-    A worker is hungry until a claim has found nothing more, and again when it hears of work.
+    A worker wants jobs until a claim has found nothing more, and again after a wake-up.
     """
 
     def __init__(self, settings: Settings, clock: ServerClock, new_incarnation: Callable[[], str]) -> None:
@@ -126,12 +126,12 @@ class Claiming:
         """What a claim found. Fewer than it asked for: nothing was left, or the script has left a wake-up for
         what was."""
         self.asking = False
-        asked = claim.limit if claim is not None else 0
+        asked = claim.most if claim is not None else 0
         full = len(claimed.jobs) + len(claimed.unreadable) >= asked
         more = full or self._notified or claimed.result not in ("leased", "empty")
         self.wants_jobs = self._rotation.claimed(more=more) and bool(self.classes)
 
-    def next_claim(self, limit: int, crashed_max: int, now_ns: int) -> Claim:
+    def next_claim(self, most: int, crashed_max: int, now_ns: int) -> Claim:
         """Build the next claim, which is sent now. The server's time must be known."""
         self._counter += 1
         self._notified = False
@@ -139,7 +139,7 @@ class Claiming:
         return Claim(
             incarnation=self.incarnation,
             counter=self._counter,
-            limit=limit,
+            most=most,
             lease_ms=self._settings.lease_ms,
             not_after_ms=self._clock.now_ms(now_ns) + self._settings.lease_ms * 4 // 5,
             owner=self._settings.name,

@@ -22,7 +22,7 @@ PATIENCE_S = 1.0
 
 
 class Share:
-    """The part that one queue has of the places of a group: its machine asks here before it claims, reports
+    """The part that one queue has of the places of a group. Its machine asks here before it claims, reports
     what it holds, and says how many jobs a claim has brought. See `Sharing`."""
 
     def __init__(self, sharing: Sharing, number: int) -> None:
@@ -52,7 +52,7 @@ class Sharing:
     """Several queues share the `places` of one worker process: it decides which of them gets a place that is
     free.
 
-    Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27: a
+    Pure code but for a lock: each queue has a machine of its own. The machines run in threads (rule 27: a
     queue is in one slot of a cluster, so each is claimed by itself). `strict`: a queue is claimed only while
     those before it have nothing. `weighted`: while several have work, in proportion to their weights.
     `shuffle`: each time one of those that may have work, by chance.
@@ -138,7 +138,7 @@ class Sharing:
 
     def _next(self) -> Share | None:
         """The queue that gets the next place."""
-        # One whose claim is on its way may want more, and its answer says so: the others wait for that, or
+        # One whose claim is on its way may want more. Its answer says so: the others wait for that, or
         # else whoever is answered fastest would get the most places.
         now_s = time.monotonic()
         wanting = [
@@ -170,7 +170,7 @@ TIME_SLICE_MS = 25
 
 
 class Quota:
-    """The places that one shard has: its machine says what it does and hears how many they are."""
+    """The places that one shard has: its machine says what it does and is told how many they are."""
 
     def __init__(self, places: Places) -> None:
         self._places = places

@@ -8,18 +8,21 @@ from engine.ops.base import Call, immutable
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.ops.workers import ClientConnection, ControlMessage
-from engine.outcomes import FAILED, Verdict
+from engine.outcomes import FAILED, RunRequest
 
-#: One call of each kind is in flight at a time: work (claim, finish and claim, retry, bury, release, mark);
-#: finish (finishes that would wait for the call on `work`); renew (extend, so that neither a slow claim nor a
-#: busy handler delays a renewal, rule 14); sweep (beat, sweep, updates, tick, count); wake (the blocking
-#: wait, on a connection of its own).
+#: One call of each kind is in flight at a time.
+#: work: claim, finish and claim, retry, bury, release, mark.
+#: finish: finishes that would wait for the call on `work`.
+#: renew: extend, so that neither a slow claim nor a busy handler delays a renewal (rule 14).
+#: sweep: beat, sweep, updates, tick, count. wake: the blocking wait, on a connection of its own.
 CallKind = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
-#: Why a worker ends: nothing was left to do; it was asked to; it was, and had jobs in hand when the grace was
-#: over; it has run as many jobs or grown as large as it may; or it was told not to wait for its handlers. Of
-#: several workers the last of these counts.
+#: Why a worker ends; of several workers the last of these counts.
+#: empty: nothing was left to do. stopped: it was asked to.
+#: grace over: it was asked to, and had jobs in hand when the grace was over.
+#: recycled: it has run as many jobs or grown as large as it may. at once: it was told not to wait for its
+#: handlers.
 StopReason = Literal["empty", "stopped", "grace over", "recycled", "at once"]
 
 
@@ -54,7 +57,7 @@ class HandlerEnded:
     lease: Lease
     error: str | None
     trace: str = ""
-    verdict: Verdict = FAILED
+    request: RunRequest = FAILED
     result: bytes | None = None
 
 

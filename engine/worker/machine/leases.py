@@ -1,5 +1,5 @@
 """The jobs that a worker has leased: not yet started, or running, each with the end of its lease on the
-worker's clock."""
+worker's clock. Also when renewals are due, and how long a worker that stops waits for its handlers."""
 
 from __future__ import annotations
 
@@ -440,7 +440,7 @@ class Renewing:
         self.at_ns = now_ns + self._every_ns
 
     def soon(self, now_ns: int) -> None:
-        """Retry the renewal soon: the last one failed."""
+        """Send the renewal again soon, because the last one failed."""
         self.at_ns = now_ns + RESEND_MS * MS
 
     def at_once(self, now_ns: int) -> None:

@@ -49,7 +49,7 @@ from engine.ops.workers import (
     RunTimesReported,
     UpdatesPublished,
 )
-from engine.outcomes import Verdict, backoff_delay_ms, ending, verdict_of
+from engine.outcomes import RunRequest, backoff_delay_ms, ending, request_of
 from engine.worker.machine.acknowledgements import LINGER_MS, PendingAcknowledgements
 from engine.worker.machine.claiming import WAIT_MS_MAX, Allowance, CallsInFlight, Claiming, Gate, Prefetch
 from engine.worker.machine.concurrency import Quota, Share
@@ -112,7 +112,7 @@ class WorkerMachine:
         now_ns: int,
         draw: Callable[[], float] = random.random,
         gate: Gate | None = None,
-        judge: Callable[[str, BaseException], Verdict] = lambda _, failure: verdict_of(failure),
+        judge: Callable[[str, BaseException], RunRequest] = lambda _, failure: request_of(failure),
         share: Share | None = None,
         quota: Quota | None = None,
         elsewhere: Callable[[str], Callable[[Operation], Call[Any]]] | None = None,
@@ -431,7 +431,7 @@ class WorkerMachine:
 
     def _lingers(self, now_ns: int) -> bool:
         """Whether finishes wait for others to travel with, for 5 ms. They do while more jobs wait for a
-        handler than have ended: the next jobs are here before the last of these has started (rule 21)."""
+        handler than have ended. The next jobs are here before the last of these has started (rule 21)."""
         return not self._stopping.on and self._acknowledgements.lingers(self._lease_table.startable, now_ns)
 
     def _next_claim(self, now_ns: int) -> Claim | None:
@@ -597,7 +597,7 @@ class WorkerMachine:
             return counts.waiting + counts.delayed + on == 0
         if on or self._claiming.wants_jobs or "work" in self._in_flight.busy:
             return False
-        # The last claim may be older than the last finish, which has let go of a child: a claim that is sent
+        # The last claim may be older than the last finish, which has let go of a child. A claim that is sent
         # now would find it.
         self._last_look = self._room(now_ns) and self._claiming.look_again()
         return not self._last_look
@@ -730,12 +730,12 @@ class WorkerMachine:
         if given_up:
             # It was told as failed before: what came of it since is of no use.
             return
-        if event.error is not None and interrupted and not event.verdict.asked:
+        if event.error is not None and interrupted and not event.request.asked:
             # Not before its handler has ended, or the job would run twice at once.
             self._acknowledgements.release([event.lease], started=True)
         elif event.error is not None:
             self._statistics.failed(job.name, took_ns)
-            self._fail(job, event.error, event.trace, event.verdict)
+            self._fail(job, event.error, event.trace, event.request)
         else:
             self._statistics.succeeded(job.name, took_ns)
             self._acknowledgements.finish(event.lease, now_ns)
@@ -750,13 +750,13 @@ class WorkerMachine:
         if not given_up:
             self._acknowledgements.release([lease])
 
-    def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
-        delay_ms = verdict.delay_ms
+    def _fail(self, job: LeasedJob, error: str, trace: str, request: RunRequest) -> None:
+        delay_ms = request.delay_ms
         if delay_ms is None:
             # anchor: backoff-grows-with-failures
             delay_ms = backoff_delay_ms(job.options, job.failures, self._draw)
-        failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
-        end = ending(job.options, verdict)
+        failure = Failure(job.lease, error, delay_ms, trace, request.charge)
+        end = ending(job.options, request)
         match end.kind:
             case "retry":
                 self._acknowledgements.retry(failure)

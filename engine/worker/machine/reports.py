@@ -23,7 +23,7 @@ JOBS_TOLD = 100
 #: A stop waits at most this long for the answer to its leave: the beats run out by themselves.
 LEAVE_MS = 1_000
 #: A failed report is sent again after this pause, a heartbeat after the first one, then after twice as long
-#: up to this: one that names another control connection has to arrive before the next look (AGAIN_MS of
+#: up to this. One that names another control connection has to arrive before the next look (AGAIN_MS of
 #: sweeping.py).
 _AGAIN_MS = 1_000
 _FIRST_AGAIN_MS = 100
@@ -208,7 +208,7 @@ _ROW = [0] * 131
 class RunStatistics:
     """How long the handlers of each name took, until it is reported.
 
-    It must cost next to nothing for a job, so a run adds to a row of counters in memory; no job has a call of
+    It must cost next to nothing for a job. So a run adds to a row of counters in memory. No job has a call of
     its own. Statistics may be lost, with a worker or an unanswered report. They are never counted
     twice: a sent report keeps its identity and content until it is answered or void. A new incarnation starts
     afresh.

@@ -88,13 +88,13 @@ class WorkerSettings(TypedDict, total=False):
     max_memory_mb: Annotated[int, Whole(0, _MEMORY_MB_MAX), Default(0)]
     """The same when the process holds more than so many megabytes; 0 = never."""
     beat_ms: Annotated[Milliseconds, Duration(0, 3_600_000), Default(10_000)]
-    """How often it says that it lives. When three beats in a row have not come, other workers take its
+    """How often it says that it lives. When three beats in a row have not come, other workers reap its
     leases without waiting for their end, unless it has renewed them. Handlers that hold the interpreter lock
     for longer want longer beats. With 0 it is not listed in `queue.workers`."""
     presence: Annotated[bool, Flag(), Default(True)]
-    """Whether others notice by its closed connection that it was killed. They look once a second, and take
+    """Whether others notice by its closed connection that it was killed. They look once a second, and reap
     its leases when its control connection is gone at two looks in a row (rule 39). Without it the worker
-    looks after no other, and its leases are taken when they run out."""
+    looks after no other, and its leases are reaped when they run out."""
     attributes: Annotated[Mapping[str, Any] | None, Checked(_attributes), Default(None)]
     """What `queue.workers` shows of it beside: JSON of at most 4 KiB."""
     names: Annotated[Iterable[str] | None, Default(None)]

@@ -15,14 +15,14 @@ from engine.ops.workers import Beaten, ClientConnection, Connected, ListConnecti
 from engine.worker.machine.events import MS
 from engine.worker.machine.settings import Settings
 
-#: Most jobs that one sweep moves, where a lease that is taken away counts as two: a sweep takes the server
-#: some 3 ms at most, and as long as there are more, the next one follows at once.
+#: Most jobs that one sweep moves, where a lease that is reaped counts as two. So a sweep takes the server
+#: some 3 ms at most. As long as there are more, the next one follows at once.
 SWEEP_LIMIT = 100
-#: Leases that one call looks at for workers that have died. It takes at most 50 of them away.
+#: Leases that one call looks at for workers whose heartbeats have stopped. It reaps at most 50 of them.
 ORPHANS_PAGE = 250
 DONE_MAX = 1000
-#: A follower that hears that something falls due sweeps no sooner than so much later: it hears that from each
-#: of its claims.
+#: A follower that notes that something falls due sweeps no sooner than so much later, because each of its
+#: claims tells it so.
 FOLLOW_MS = 200
 #: So long a worker leaves a schedule whose zone it does not know to workers that do, before it sets it aside
 #: for all of them.
@@ -84,12 +84,12 @@ def _wanted(seen: list[int], late: bool, now_ms: int, policy: TickPolicy) -> tup
 
 
 class Sweeping:
-    """When to sweep, and what follows. Updates are read, if there are any, and due schedules tick; where
-    workers have died their leases are taken; in burst mode jobs are counted (rule 13).
+    """When to sweep, and what follows. Updates are read, if there are any, and due schedules tick; the
+    leases of workers whose heartbeats have stopped are reaped; in burst mode jobs are counted (rule 13).
 
     The leader sweeps in each interval and as soon as something falls due. So do a worker that is not listed,
-    and a burst, because it has to know when nothing is left. A follower sweeps only for what it has heard of
-    itself.
+    and a burst, because it has to know when nothing is left. A follower sweeps only for what its own claims
+    have told it.
     """
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
@@ -257,11 +257,11 @@ class Sweeping:
 
 
 # -- Presence: whether the workers of a queue are connected, so that the leases of one that was killed are
-# taken at once, and not when they run out (rule 39). Pure code, a part of the state machine.
+# reaped at once, and not when they run out (rule 39). Pure code, a part of the state machine.
 #
 # Once a second one sweep of the queue is answered with the control connections of all workers, and its worker
 # looks whether they are there. What is missing is looked for once more: a live worker connects again at once,
-# and says so. A worker that was missing twice is lost, and its leases are taken on condition that it has
+# and says so. A worker that was missing twice is lost, and its leases are reaped on condition that it has
 # named no other connection. A look that says nothing about a single worker (a slow answer, another server, or
 # most connections missing) has no consequences (rule 11).
 
@@ -274,7 +274,7 @@ PROMPT_MS = 250
 VOID_MS = 500
 #: So many looks in a row that were not answered, or refused, are the last ones until the next connection.
 FAILED_LOOKS_MAX = 3
-#: A worker whose lease was taken names no connection for so long: the server may have lost the one that this
+#: A worker whose lease was reaped names no connection for so long. The server may have lost the one that this
 #: worker still holds, and its socket finds that out in half of this time (KEEP_ALIVE_S of
 #: engine/redis/dialer.py).
 DOUBT_MS = 10_000
@@ -316,7 +316,7 @@ class Presence:
 
     def connected(self, own: ClientConnection | None) -> bool:
         """There is a new control connection, or none of which the server says anything. Returns whether
-        others must hear."""
+        others must be told."""
         before, self._own = self._own, own
         self._may_look = True
         self._failed_looks = self._doubtful_until_ns = 0

@@ -183,9 +183,9 @@ local function note_lacked(prefix, id, parents, now_ms)
 end
 
 -- The parents that a dead job lacked when it was buried with one of them, without those that have finished
--- since, in one order; '' beside them or alone: nothing of it is lacked (tell_dead). None of a job that has
--- run, because it died by itself. Of one that never ran and of which nothing is noted, all that it needs: an
--- older engine has buried it, or the note has expired.
+-- since, in one order; '' beside them or alone: nothing of it is lacked (tell_dead). A job that has run lacks
+-- none, because it died by itself. Without a note and without a run, a job lacks all its needs: an older
+-- engine has buried it, or the note has expired.
 local function lacked_by(prefix, id, job)
   if run_look(prefix .. 'run:' .. id, 'fence')[1] then return {} end
   local parents = redis.call('SMEMBERS', prefix .. 'lacks:' .. id)
@@ -321,12 +321,12 @@ local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
   return redis.call('ZCARD', handing) > stuck
 end
 
--- Release the results of parents, each when none of its children waits or runs any more (rule 25). A kept
+-- Let kept results of parents expire, each when none of its children waits or runs any more (rule 25). A kept
 -- result expires 2^48 ms later than it otherwise would; its own expiry is restored here. The key has no other
 -- record of it, so a call that is cut off loses nothing. `keeping` holds the parents by the time of their
 -- last check, and this checks the `most` oldest. `heirs` are the children that know of their parent's end,
 -- `feeds` those that do not yet. Returns whether another call may find more at once: many results were
--- released, or the reads of this call were used up.
+-- let go, or the reads of this call were used up.
 local function release_results(prefix, now_ms, most)
   local keeping, more_ms, reads, gone = prefix .. 'keeping', KEPT_MS, 10 * most, 0
   for _, parent in ipairs(redis.call('ZRANGE', keeping, 0, most - 1)) do

@@ -24,7 +24,7 @@ end
 -- Refuse to run while the queue's slot migrates between two nodes of a cluster (rules 1 and 27). During a
 -- migration both nodes refuse a command with two keys of which one is missing, and one of this pair always
 -- is. After this check the script sees the whole slot. Without it, a key that is not in KEYS could read as
--- missing on a node that it has not reached, and its job would count as gone. Nothing was written yet, so a
+-- missing on a node that it has not reached. Its job would count as gone. Nothing was written yet, so a
 -- client sends the call again after the reply TRYAGAIN. `feature`: more keys of the queue to look for, for
 -- which a key of the pair can stand as well. Returns whether any of them exists.
 local function settled(prefix, feature, ...)

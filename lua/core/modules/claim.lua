@@ -110,8 +110,8 @@ local function limits_of(job, fence, counted)
 end
 
 -- Write the runs of the picked jobs under the nonce, and count their leases against limits. The names of
--- limits are written to `run` before, so whatever ends the lease frees the slots. Adds to `jobs`, `left`
--- and `leases` what the claim returns of the jobs, what their parents have left, and its record.
+-- limits are written to `run` before, so whatever ends the lease frees the limit slots. Adds to `jobs`,
+-- `left` and `leases` what the claim returns of the jobs, what their parents have left, and its record.
 local function write_runs(ask, picked, nonce, deadline_ms, now_ms, jobs, left, leases, events)
   local prefix, first_leases, counted, last, fence = ask.prefix, {}, {}, nil, nil
   for at, job in ipairs(picked) do
@@ -163,12 +163,12 @@ local function clear_lanes(prefix, lanes, virtual_time, corrupt, now_ms, events)
   end
 end
 
--- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the
+-- Lease up to `ask.most` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the
 -- ids buried as corrupt, and the open classes; ids and classes are nil if it read none. The ids include
 -- `ask.corrupt`, those that the promotion before it has buried. Then whether any limit is defined, and the
 -- results of parents for these jobs (left_by_parents).
 -- keys: sweep, active, stats, record
--- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most,
+-- ask: prefix, classes, incarnation, counter, most, lease_ms, not_after_ms, owner, crashed_max, lowest,
 -- corrupt, virtual_time, last_claim (the value of `record`), lengths (of leases, see lease_lengths), special
 -- (false where the queue has neither pauses nor limits nor jobs that may expire)
 local function claim_jobs(keys, ask, now_ms, events)

@@ -53,7 +53,7 @@ end
 
 -- Write how a job ends into the history, if there is one and it means the job's name. It comes before the
 -- write that ends the job, whose envelope it reads. A call that was cut off in between has ended nothing: the
--- run has noted its entry before (`past`), so the copy, or whatever ends the job later, takes it back. A call
+-- run has noted its entry before (`past`). So the copy, or whatever ends the job later, takes it back. A call
 -- that ends nothing writes nothing. An error here must not fail the script, because no job depends on it. Its
 -- fields are described in engine/models/lanes_keys.py.
 -- why: the error, nil = none; failures: nil = as the run has them

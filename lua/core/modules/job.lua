@@ -112,11 +112,10 @@ local function make_job(prefix, id, sealed, job, now_ms, virtual_time, wakes, ev
 end
 
 -- End a job by an admin action (rule 26). Its token is revoked first. Then a tombstone that outlives every
--- late copy replaces its envelope (rule 3), its slots and keys come free, and its index entries go last. If
--- the script is cut off in between, the claim, promotion or sweep that finds such an entry meets the
--- tombstone and drops it.
--- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled, 8 expired), op_id,
--- not_after_ms; the wake lists to push are added to `wakes`.
+-- late copy replaces its envelope (rule 3), its limit slots and keys come free, and its index entries go
+-- last. If the script is cut off in between, the claim, promotion or sweep that finds such an entry meets the
+-- tombstone and drops it. job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled, 8
+-- expired), op_id, not_after_ms; the wake lists to push are added to `wakes`.
 local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
   local kept, readable = run_look(run, 'fence', 'limits', 'seal', 'nonce', 'owner'), run_is_readable(run)
@@ -186,7 +185,7 @@ local function expire_job(prefix, job, id, now_ms, virtual_time, wakes, events)
 end
 
 -- Expire jobs that no worker has started in time, at most `most`, the earliest first (rule 38). An entry of
--- `expiring` begins with the sequence of its job, as in `due`, so a leftover of an enqueue that was cut off
+-- `expiring` begins with the sequence of its job, as in `due`. So a leftover of an enqueue that was cut off
 -- matches no later job of that id. The claim that starts a job removes its entry. If an older engine has not
 -- removed it, the job is left alone. Returns how many entries were handled.
 local function expire_due(prefix, now_ms, most, virtual_time, wakes, events)

@@ -144,9 +144,9 @@ local function leave_lane(prefix, lane, now_ms)
   end
 end
 
--- Make lanes of a key ready because its limit has changed, up to 100 of those that wait for a slot; claims
--- check the new limit. With more than 500 classes it is too costly to find the resting lanes of this key.
--- Then the next sweeps bring back all resting lanes (mend_limits). The wake lists to push are added to
+-- Make lanes of a key ready because its limit has changed, up to 100 of those that wait for a limit slot.
+-- Claims check the new limit. With more than 500 classes it is too costly to find the resting lanes of this
+-- key. Then the next sweeps bring back all resting lanes (mend_limits). The wake lists to push are added to
 -- `wakes`.
 local function lanes_back(prefix, key, virtual_time, wakes)
   local lanes, classes = redis.call('ZRANGE', prefix .. 'parked:k:' .. key, 0, 99), prefix .. 'classes'

@@ -1,6 +1,6 @@
 -- Leader election among the workers of a queue, and the heartbeats by which it is held. The leader sweeps;
 -- each follower watches for its sweeps (rule 13). The hash `sweep` keeps led_ms, the time of the leader's
--- last sweep, and turn_ms, the last time slot that a follower got.
+-- last sweep, and turn_ms, the last watch slot that a follower got.
 -- USES core/call: fields_of
 --      core/presence: looks_are_late, note_connection
 
@@ -18,10 +18,10 @@ local function is_silent(led_ms, sweep_ms, now_ms)
   return ago_ms < 0 or ago_ms >= silent_after(sweep_ms)
 end
 
--- Leader election: when a follower next checks the leader (rule 13). Each follower gets one time slot per
--- sweep interval, placed right after the leader would count as dead. `watch_ms` is the last slot that was
--- given out; the next one follows it, but lies at most eight seconds ahead. A heartbeat before the slot keeps
--- the slot, so busy workers do not push it back forever.
+-- Leader election: when a follower next checks the leader (rule 13). Each follower gets one watch slot per
+-- sweep interval, placed right after the leader would count as dead. `watch_ms` is the last watch slot that
+-- was given out. The next one follows it, but lies at most eight seconds ahead. A heartbeat before its watch
+-- slot keeps that, so busy workers do not push it back forever.
 local function next_watch_ms(led_ms, watch_ms, sweep_ms, now_ms)
   local every_ms = math.max(100, sweep_ms)
   local next_ms = math.min(math.max(tonumber(watch_ms or 0), now_ms) + every_ms, now_ms + 8000)
@@ -33,7 +33,7 @@ end
 -- Leader election, at each heartbeat: the leader stays unless it counts as dead; then the caller of this
 -- heartbeat succeeds it. Returns the leader's incarnation, false for a new one; the time (ms) at which the
 -- caller checks the leader, now for one that leads itself; and the field that keeps this time, or nil.
--- slot_ms: the caller's own time slot if that has not come yet, else nil
+-- slot_ms: the caller's own watch slot if that has not come yet, else nil
 local function elect_leader(beat, state, leads, slot_ms, now_ms)
   if leads == beat.incarnation then return leads, now_ms end
   -- anchor: silent-leader-is-succeeded
@@ -63,7 +63,7 @@ local function note_beat(keys, beat, now_ms, state, worker, leads)
   local quiet_ms, watch_ms = tonumber(state.no_orphans_before_ms or 0), 0
   local last, mine_ms = tonumber(string.match(worker or '', '^%d+') or -1),
     tonumber(string.match(worker or '', '^%d+ %d+ %d+ (%d+)') or 0)
-  -- Its time slot has not come yet. One that lies further ahead than slots are given out was set before the
+  -- Its watch slot has not come yet. One that lies further ahead than they are given out was set before the
   -- clock stepped back.
   local waits = leads and leads ~= beat.incarnation and mine_ms > now_ms
     and mine_ms < now_ms + 8000 + math.max(100, beat.sweep_ms)

@@ -48,12 +48,11 @@ local function note_lease(sweep, lease_ms, lengths)
     shorter and lease_ms or recent_least_ms)
 end
 
--- The last writes of a lease that ends while the job goes on: free its slots, leave `active`, clear the token
--- and record it as ended. lease: run, id, token, limits; `note`: the fields that error_note returns. The wake
--- lists to push are added to `wakes`.
--- The index that takes the job over was written before, and `active` is left before the token is cleared. If
--- the script is cut off in between, the token still holds, and the same call sent again does the rest
--- (rule 1).
+-- The last writes of a lease that ends while the job goes on: free its limit slots, leave `active`, clear the
+-- token and record it as ended. lease: run, id, token, limits; `note`: the fields that error_note returns.
+-- The wake lists to push are added to `wakes`. The index that takes the job over was written before, and
+-- `active` is left before the token is cleared. If the script is cut off in between, the token still holds,
+-- and the same call sent again does the rest (rule 1).
 local function end_lease(prefix, lease, outcome, virtual_time, wakes, note, failures)
   local limited = lease.limits and lease.limits ~= ''
   if limited then free_slots(prefix, lease.limits, lease.id, virtual_time, wakes) end
@@ -160,7 +159,7 @@ local function token_states(items)
 end
 
 -- Store the results of the jobs that end now, before their tombstones: after a cut-off in between the token
--- still holds, and the next copy writes both.
+-- still holds. The next copy writes both.
 local function store_results(items, results, now_ms)
   local prefix, keys_at, arguments_at, count = items.prefix, items.keys_at, items.arguments_at, items.count
   local seals, leaves, feeding, id_at = items.seals, items.leaves, items.feeding, #prefix + 5
@@ -227,7 +226,7 @@ local function write_tombstones(items, now_ms, virtual_time, wakes, events)
 end
 
 -- End leases as finished: the envelope becomes a tombstone that outlives every late copy of the calls
--- (rules 3 and 5). Slots of limits and unique keys come free. Item number `at` is KEYS job:<id> and run:<id>
+-- (rules 3 and 5). Limit slots and unique keys come free. Item number `at` is KEYS job:<id> and run:<id>
 -- from `keys_at` on, and ARGV fence and nonce from `arguments_at` on. Result number `at` is KEYS result:<id>
 -- after the items, and ARGV number of its item, ttl_ms and the record from took_ms on. `waits_ms`: until this
 -- time a caller may wait for the end of a job.

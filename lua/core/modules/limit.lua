@@ -1,5 +1,5 @@
--- Limits of concurrency and of rates: how much room is left, how slots and places are freed, and how sweeps
--- repair the counts.
+-- Limits of concurrency and of rates: how much room is left, how limit slots and units are freed, and how
+-- sweeps repair the counts.
 -- USES core/call: fields_of
 --      core/lane: ready_lane
 
@@ -54,7 +54,7 @@ local function has_slots(held)
   return type(redis.pcall('ZCARD', held)) == 'number'
 end
 
--- Free the slots of a lease that has ended (rule 20). A freed slot of a key brings back all parked lanes of
+-- Free the limit slots of an ended lease (rule 20). A freed slot of a key brings back all parked lanes of
 -- that key, at most one per class. A claim then decides which of them uses it. A freed slot of a name may be
 -- used by every class with that name. `words` is the field `limits` of the run; the wake lists to push are
 -- added to `wakes`.
@@ -79,9 +79,9 @@ local function free_slots(prefix, words, id, virtual_time, wakes)
   end
 end
 
--- Count new leases against a limit: their slots, and their units in the window of its rate (rule 20). A unit
--- is named <id>:<fence>, further ones of a job that costs more <id>:<fence>:2 and so on. leases: ids, fences,
--- costs; limit: limit, definition, ahead.
+-- Count new leases against a limit: their limit slots, and their units in the window of its rate (rule 20). A
+-- unit is named <id>:<fence>, further ones of a job that costs more <id>:<fence>:2 and so on. leases: ids,
+-- fences, costs; limit: limit, definition, ahead.
 local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
   local slots, rate, per_ms = string.match(limit.definition, '^(%d+) (%d+) (%d+)')
   local held, used = {}, {}
@@ -157,7 +157,7 @@ local function mend_pauses(prefix, now_ms)
   end
 end
 
--- Drop the slots of a limit whose leases have ended.
+-- Drop the limit slots whose leases have ended.
 local function drop_slots(prefix, limit, now_ms)
   local held = prefix .. 'held:' .. limit
   for _, id in ipairs(redis.pcall('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE',
@@ -190,11 +190,11 @@ end
 
 -- Repair limits (rule 20): compare their counts with the leases, and bring lanes back that no longer need to
 -- wait. A call checks a page of the limits of names, and the 100 limits with parked lanes whose last check is
--- longest ago, up to 250 lanes. Every end of a lease frees its slots; this repairs leftovers of scripts that
--- were cut off and of changed limits.
--- A pause that ends too far ahead because the clock stepped back is shortened to its own length. Rests that
--- lie ahead for that reason, or that a changed limit may end, end now, up to 250 per call. The next claim
--- writes them again if they still apply (rule 10). Returns whether some are left to be checked.
+-- longest ago, up to 250 lanes. Every end of a lease frees its limit slots; this repairs leftovers of scripts
+-- that were cut off and of changed limits. A pause that ends too far ahead because the clock stepped back is
+-- shortened to its own length. Rests that lie ahead for that reason, or that a changed limit may end, end
+-- now, up to 250 per call. The next claim writes them again if they still apply (rule 10). Returns whether
+-- some are left to be checked.
 local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
   local blocking, state = prefix .. 'blocking',
     fields_of(sweep, { 'rests_from_ms', 'limits_changed_ms', 'limits_from' })

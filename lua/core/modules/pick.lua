@@ -1,6 +1,6 @@
 -- What a claim picks (rules 17 to 19): the candidates in the order of their lanes, and which of them it
--- admits. It reads only. `pick` is what one claim has found so far (pick_jobs), `head` the lane whose turn
--- it is.
+-- admits. It reads only. `pick` is what one claim has found so far (pick_jobs), `head` the lane that it
+-- visits.
 -- RARELY due_member, envelope_cost, envelope_open, expiries_of, lane_limit, left_by_parents, limit_room,
 --        never_started, pay_rates, run_open
 -- USES children/children: left_by_parents
@@ -218,14 +218,14 @@ local function visit_lane(pick, head, most, least_band)
   return taken
 end
 
--- Visit the lane whose turn it is. A visit ends after 10 jobs, or if the lane's next job has a lower band
+-- Visit the next lane. A visit ends after 10 jobs, or if the lane's next job has a lower band
 -- than the next ready lane. A lane that still has jobs goes behind the others of its band. A lane that is
 -- alone is emptied in one visit.
 local function serve_lane(pick, head)
   local class, at = head.class, best_lane(pick)
   local rival = at and pick.heads[at]
   -- anchor: visit-leaves-room-for-others
-  local most = math.min(pick.ask.limit - #pick.jobs, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
+  local most = math.min(pick.ask.most - #pick.jobs, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
   local taken = visit_lane(pick, head, most, rival and math.floor(rival.score / BAND))
   class.picked = class.picked + taken
   -- Classes that differ only by their target share the limit of their name.
@@ -252,18 +252,18 @@ local function serve_lane(pick, head)
 end
 
 -- Choose the jobs that a claim will lease. Ready lanes are visited in their order over all open classes:
--- the best band first, then virtual time. With `least` and `most` only jobs of those priorities count, in
+-- the best band first, then virtual time. With `lowest` and `highest` only jobs of those priorities count, in
 -- the first 1,000 ready lanes of each class. Expired jobs are set apart, up to 200; then the claim ends,
 -- and the next one goes on (rule 38).
 -- Returns jobs, lanes and the last virtual time. A lane has its picked jobs, its entries without a runnable
 -- job, its virtual time, and the limit that blocks it.
--- ask: prefix, limit, crashed_max, least, most, virtual_time, expiring (whether any job may expire);
+-- ask: prefix, most, crashed_max, lowest, highest, virtual_time, expiring (whether any job may expire);
 -- limited: whether any limit is defined
 local function pick_jobs(classes, limited, active, ask, now_ms)
   local pick = { ask = ask, prefix = ask.prefix, classes = classes, active = active, now_ms = now_ms,
     none = {},
     -- The range of scores that jobs of these priorities have in a lane.
-    first = ask.least and (10 - ask.most) * BAND, last = ask.least and (11 - ask.least) * BAND - 1,
+    first = ask.lowest and (10 - ask.highest) * BAND, last = ask.lowest and (11 - ask.lowest) * BAND - 1,
     heads = {}, limits = {}, jobs = {}, bytes = 0, crashed = 0, overdue = 0, full = false,
     virtual_time = ask.virtual_time }
   for _, class in ipairs(classes) do
@@ -271,7 +271,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     read_lanes(pick, class)
   end
   local visits, visited = 0, {}
-  while #pick.jobs < ask.limit and not pick.full and visits < ask.limit + 99 do
+  while #pick.jobs < ask.most and not pick.full and visits < ask.most + 99 do
     local at = best_lane(pick)
     if not at then break end
     visits = visits + 1

@@ -211,7 +211,7 @@ end
 -- ends early with the 50th lease that it reaps. `start_ms` and `start_id` are deadline and id of the last
 -- lease of the page before, nil for the first page. Returns the reaped leases, 5 values each, and where the
 -- next page starts, nil after the last one.
-local function take_leases(prefix, active, start_ms, start_id, limit, lost, reap)
+local function reap_leases(prefix, active, start_ms, start_id, limit, lost, reap)
   -- Continue after the last lease that was read. If that one has ended or was renewed, continue with all
   -- leases of its score.
   local rank = start_id and redis.call('ZSCORE', active, start_id) == start_ms
@@ -241,9 +241,9 @@ local function take_leases(prefix, active, start_ms, start_id, limit, lost, reap
 end
 
 -- Reap the leases of workers whose heartbeats have stopped (orphans.lua), in one page of `active`. `reap`:
--- see take_leases. Returns the reaped leases, 5 values each, and whether the pass goes on.
+-- see reap_leases. Returns the reaped leases, 5 values each, and whether the pass goes on.
 -- keys: sweep, workers, active, connections (nil where the format has none)
-local function take_orphans(prefix, keys, now_ms, limit, reap)
+local function reap_orphans(prefix, keys, now_ms, limit, reap)
   local quiet_ms, pass_ms, from_ms, after, ttl_ms, last_ms =
     unpack(redis.call('HMGET', keys.sweep, 'no_orphans_before_ms',
     'orphans_until_ms', 'orphans_from', 'orphans_after', 'beat_ttl_ms', 'last_beat_ms'))
@@ -273,7 +273,7 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
     end
     return worker
   end
-  local taken, next_ms, next_id = take_leases(prefix, keys.active, from_ms or nil, after or nil, limit, lost,
+  local taken, next_ms, next_id = reap_leases(prefix, keys.active, from_ms or nil, after or nil, limit, lost,
     reap)
   for incarnation, alive_ms in pairs(shown) do
     redis.call('ZADD', keys.workers, 'XX', 'GT', alive_ms, incarnation)

@@ -1,5 +1,5 @@
--- Notifications: wake lists of workers, streams of callers that wait for the end of a job, the event stream,
--- and control messages.
+-- Notifications: wake lists of workers, streams of callers that wait for the end of a job, the events of the
+-- queue (append_events), and control messages.
 -- USES core/claim: is_paused
 
 -- Rule 22: a wake list holds at most one marker. It carries no job, so losing it costs at most one sweep
@@ -43,14 +43,14 @@ local function notify_settings(prefix, now_ms)
 end
 
 -- Wake the callers that wait for the end of a job, each by a stream that its look.lua call has created. A
--- caller that misses it finds the end when it polls again, so an error here must not fail the script that has
+-- caller that misses it finds the end when it polls again. So an error here must not fail the script that has
 -- ended the job.
 local function notify_waiters(prefix, id)
   local key = prefix .. 'waits:' .. id
-  local tokens = redis.pcall('GET', key)
-  if type(tokens) ~= 'string' then return end
-  for token in string.gmatch(tokens, '%S+') do
-    redis.pcall('XADD', prefix .. 'wait:' .. token, 'NOMKSTREAM', 'MAXLEN', '~', 1000, '*', 'id', id)
+  local waiters = redis.pcall('GET', key)
+  if type(waiters) ~= 'string' then return end
+  for waiter in string.gmatch(waiters, '%S+') do
+    redis.pcall('XADD', prefix .. 'wait:' .. waiter, 'NOMKSTREAM', 'MAXLEN', '~', 1000, '*', 'id', id)
   end
   redis.pcall('DEL', key)
 end

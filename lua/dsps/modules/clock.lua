@@ -70,7 +70,7 @@ local function settled_clock(bodies, keys)
 end
 
 -- The current clock of a channel, nil for none. If a later clock was seen (`last` by these scripts, `seen` by
--- the caller), the stored one has gone back, and the channel goes on from the later one. Returns the clock,
+-- the caller), the stored one has gone back. The channel goes on from the later one. Returns the clock,
 -- and whether it has gone back.
 local function reckon(clock, last, seen)
   local highest = last or seen

@@ -44,7 +44,7 @@ local function index_found(meta, live, found, longest_ms)
 end
 
 -- Find more of the living messages that the index lacks, for a subscriber whose cursor is `own`, in a channel
--- whose clock is `at`; the index then records how far the search has come. Returns how many reads this call
+-- whose clock is `at`. The index then records how far the search has come. Returns how many reads this call
 -- has left, and whether messages right after the cursor are still unknown, so that none may be delivered yet.
 local function index_more(meta, live, bodies, index, own, at)
   local steps, reads = clock_steps, 1000

@@ -169,7 +169,7 @@ local function look_at_candidate(scan, candidate)
     known = run[1] and true or false,
     -- anchor: foreign-fences-only-grow
     fence = math.max(own_number(run[1]) + 1, scan.now_ms), claims = own_number(run[3]) + 1, crashes = crashes }
-  if #picked >= scan.ask.limit then scan.full = true end
+  if #picked >= scan.ask.most then scan.full = true end
 end
 
 -- Look at the candidates of a window. Returns where the next one begins, 0 at the end of the waiting jobs,
@@ -188,7 +188,7 @@ end
 -- that starts where the worker's last claim ended. So no job starves behind jobs for other workers.
 -- Returns the picked jobs, candidates that cannot run, and the position to store: { field, value or nil where
 -- the next scan begins at the head, more = jobs may be left behind the window }.
--- ask: classes (name -> true), key (equal for workers that may take the same jobs), limit, crashed_max,
+-- ask: classes (name -> true), key (equal for workers that may take the same jobs), most, crashed_max,
 -- worker
 local function foreign_scan(prefix, format, ask, now_ms)
   local field = redis.sha1hex(ask.key)
@@ -203,9 +203,9 @@ local function foreign_scan(prefix, format, ask, now_ms)
     some_limits = redis.call('HLEN', prefix .. 'limits') > 0,
     picked = {}, broken = {}, seen = {}, rooms = {}, bytes = 0, crashed = 0, full = false }
   -- Go on from where the last scan stopped.
-  local next_at, reached = scan_window(scan, 0, from > 0 and 25 or math.max(100, ask.limit))
+  local next_at, reached = scan_window(scan, 0, from > 0 and 25 or math.max(100, ask.most))
   if from > 0 and not scan.full and next_at ~= 0 then
-    next_at, reached = scan_window(scan, math.max(from, 25), math.max(100, ask.limit))
+    next_at, reached = scan_window(scan, math.max(from, 25), math.max(100, ask.most))
   end
   local gone, value = #scan.picked + #scan.broken, nil
   if scan.full then
@@ -220,7 +220,7 @@ local function foreign_scan(prefix, format, ask, now_ms)
     { field = field, kept = kept, value = value, more = scan.full or next_at ~= 0 }
 end
 
--- Lease up to `ask.limit` jobs under (fence, nonce). Returns kind, jobs (7 values each), and the ids that
+-- Lease up to `ask.most` jobs under (fence, nonce). Returns kind, jobs (7 values each), and the ids that
 -- were set aside.
 -- keys: sweep, active, stats, record ask: the fields of foreign_scan, and incarnation, counter, lease_ms,
 -- not_after_ms, owner

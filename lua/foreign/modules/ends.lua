@@ -7,14 +7,14 @@
 --      foreign/claim: foreign_token, own_note, own_number, own_words
 --      foreign/format: unpack_fields
 
--- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names
+-- Free the limit slot of a lease (rule 20), '' for none: a format has limits of names
 -- alone.
 local function free_held(prefix, id, limit)
   local held = limit and limit ~= '' and prefix .. 'held:' .. limit
   if held and has_slots(held) then redis.call('ZREM', held, id) end
 end
 
--- Free slots of limits that belong to no lease any more, left over from a call that was cut off (rule 20). At
+-- Free limit slots that belong to no lease any more, left over from a call that was cut off (rule 20). At
 -- most 100 of each limit per call.
 local function mend_held(prefix, active, now_ms)
   for _, limit in ipairs(redis.call('HKEYS', prefix .. 'limits')) do
@@ -25,7 +25,7 @@ local function mend_held(prefix, active, now_ms)
   end
 end
 
--- End a lease: first in the keys of the format (the wire), then its slots of limits, and `active` last. So
+-- End a lease: first in the keys of the format (the wire), then its limit slots, and `active` last. So
 -- the next copy of the call, or a sweep, finds a lease whose end was cut off. `run` already holds how it
 -- ends: kind, due_ms, failures. Nothing is written on the wire if a foreign client holds the job by now.
 -- `lease`: id, job, limits, kind, due_ms, failures, error, trace, value, took_ms, token, outcome, charge;
@@ -318,7 +318,7 @@ local function foreign_next_due_ms(format)
 end
 
 -- Whether a job is due sooner than the next one was before. It needs a marker, too: whoever takes the marker
--- claims, and hears when the job is due. Otherwise it would wait for a sweep (rule 13).
+-- claims, and is told when the job is due. Otherwise it would wait for a sweep (rule 13).
 local function foreign_due_sooner(format, before_ms)
   return foreign_next_due_ms(format) < before_ms -- anchor: first-due-foreign-job-leaves-a-marker
 end

@@ -147,7 +147,7 @@ local function not_for(job, worker, format)
     or wire_elsewhere(format, job, worker)
 end
 
--- A page of the ids of several lists, one after the other, each from its right end; with `from_left` the last
+-- A page of the ids of several lists, one after the other, each from its right end. With `from_left` the last
 -- list comes first, and each from its left end.
 local function page_of_lists(lists, offset, limit, from_left)
   local ids = {}

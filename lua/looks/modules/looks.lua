@@ -19,8 +19,8 @@ end
 
 -- How far a limit is used up. Returns the limit and its definition; how many leases count against it; how
 -- many units of the window are used; the time (ms) at which `need` units come free, 0 if they are free; and
--- how many lanes wait for a slot. Then the job and its worker of up to `most` of those leases, and 1 if the
--- definition is the one for all keys without their own.
+-- how many lanes wait for a limit slot. Then the job and its worker of up to `most` of those leases, and 1 if
+-- the definition is the one for all keys without their own.
 local function limit_use(prefix, limit, definition, now_ms, need, most, inherited)
   local _, until_ms, _, left, rate = limit_room(prefix, limit, definition, now_ms, need)
   local held, holders = prefix .. 'held:' .. limit, {}

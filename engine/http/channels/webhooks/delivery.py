@@ -35,7 +35,7 @@ from engine.version import __version__
 from engine.worker.worker import Worker
 
 # -- Keeps deliveries away from addresses that are not of the internet (SSRF). A name is resolved once,
-# every address that it has is checked, and the delivery connects to a checked address: a name that leads
+# every address that it has is checked, and the delivery connects to a checked address. A name that leads
 # elsewhere a moment later (DNS rebinding) gains nothing.
 
 #: Name -> its addresses.
@@ -190,7 +190,7 @@ def _tls() -> ssl.SSLContext:
 #
 # A publisher's call is answered when its message and these jobs are there; when it repeats the call, both are
 # duplicates. A worker in this process makes the attempts. One that fails comes again after the webhook's own
-# wait; one that is given up is a dead job, where it can be looked at and sent again as any other.
+# wait. One that is given up is a dead job, where it can be looked at and sent again as any other.
 
 log = logger("ironclaim.http")
 

@@ -237,7 +237,7 @@ local function wire_strays(w, most, ours)
 end
 
 -- Schedules on the wire. As in the original, each is an entry of `jobs:cron` under the name of the schedule,
--- with the job's JSON beside it; the definition that ticks is the engine's (`cron:<name>`). An entry of a
+-- with the job's JSON beside it. The definition that ticks is the engine's (`cron:<name>`). An entry of a
 -- foreign client becomes such a definition when it is due. The score on the wire decides: if a client has
 -- moved it, that is when the next tick is.
 

@@ -235,7 +235,7 @@ local function wire_take(w, id, job, place, lease)
 end
 
 local function wire_extend(w, id, lease)
-  -- Half a lease longer than the lease: the engine's sweeps wait as long after a stall (rule 11), and so
+  -- Half a lease longer than the lease. The engine's sweeps wait as long after a stall (rule 11), and so
   -- must the original's check for stalled jobs.
   redis.call('SET', w.root .. id .. ':lock', lease.token, 'PX', string.format('%.0f', lease.lease_ms * 1.5))
 end

@@ -150,7 +150,7 @@ local function wire_drop(w, id)
   tell(w, 'forgotten', id)
 end
 
--- Remove a candidate that cannot run. If it has a hash, it goes to the dead; else an entry of the engine's
+-- Remove a candidate that cannot run. If it has a hash, it goes to the dead. Else an entry of the engine's
 -- own records why it was removed, at most 10,000 of them.
 local function wire_set_aside(w, id, place, why)
   if redis.call('HLEN', w.prefix .. 'aside') < 10000 then redis.call('HSET', w.prefix .. 'aside', id, why) end
@@ -196,7 +196,7 @@ local function wire_promote(w, id)
 end
 
 -- Active jobs whose runners are gone. Overseers of HEAD write their id into the hash, and a heartbeat into
--- `overseers` every 20 s. By their own rule one without a heartbeat for 100 s is dead. v2 writes neither: its
+-- `overseers` every 20 s. By their own rule one without a heartbeat for 100 s is dead. v2 writes neither. Its
 -- entries come back only after `adopt_after_ms`, where that is set. Ids without a hash can never run: they
 -- are removed from `pending`.
 
