@@ -138,8 +138,8 @@ class Described(Protocol):
 
 
 class JobOptions(TypedDict, total=False):
-    """What may be said about a job when it is enqueued, each option with its bound, `Whole(least, most)` or
-    what checks it, and with its default; without one it is nothing: 0, False, None."""
+    """What may be said about a job when it is enqueued: each option with its default and its bound,
+    `Whole(least, most)` or what checks it. Without a default it is nothing: 0, False, None."""
 
     delay_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """Not claimable before this has passed, by the server's clock."""

@@ -43,7 +43,7 @@ _HOST = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?
 #: Encoded slashes, dots, backslashes and NUL: a proxy and we could read two different paths. No name needs
 #: them.
 _ENCODED = re.compile(rb"%(2[ef]|5c|00)", re.IGNORECASE)
-#: What is left of bytes that are no UTF-8, and the control characters of ASCII: a proxy that decodes those
+#: What is left of bytes that are no UTF-8, and the control characters of ASCII. A proxy that decodes those
 #: writes a line of its own into a header. All other characters are bytes that no proxy reads anything into.
 _UNSAFE = r"\x00-\x1f\x7f\ufffd"
 _UNSAFE_IN = re.compile(f"[{_UNSAFE}]")

@@ -216,7 +216,7 @@ class Waiting:
 
     @property
     def left_ms(self) -> int:
-        """The time left to wait, in ms, 0 from its end on; a part of one counts as one, so that no wait ends
+        """The time left to wait, in ms; 0 from its end on. A part of one counts as one, so that no wait ends
         too soon."""
         return max(0, math.ceil((self._until_s - time.monotonic()) * 1000))
 
