@@ -11,7 +11,7 @@ import redis
 import redis.asyncio
 
 import engine
-from engine.channel import replies
+from engine.channel import contents, replies
 from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from tests import golden
 
@@ -54,11 +54,11 @@ def test_what_does_not_fit_is_refused(channel: engine.Channel, raw: Any, ironcla
             raise engine.Malformed(error.field, error.value, bound, private=error.private) from error
 
     other = engine.AsyncChannel("chx", url=ironclaim_url)
-    named: dict[str, Any] = {name: getattr(engine, name) for name in engine.__all__}
+    named = {**vars(contents), **vars(replies), **{name: getattr(engine, name) for name in engine.__all__}}
     named |= {"channel": channel, "other": other, "run": runner.run, "url": ironclaim_url, "memory": engine.MemoryStorage()}
     named |= {"client": redis.Redis(), "aioredis": redis.asyncio, "plain": plain, "part": part, "flipped": flipped, "good": good}
-    named |= {"dumps": json.dumps, "b64encode": base64.b64encode, "inner": replies.inner, "outer": replies.outer}
-    named |= {"checksum": replies.checksum, "inside": replies.inner("chx", "sa", 2), "sum": replies.checksum("chx", "sa", 2)}
+    named |= {"inside": replies.inner("chx", "sa", 2), "sum": replies.checksum("chx", "sa", 2)}
+    named |= {"dumps": json.dumps, "b64encode": base64.b64encode}
     before = state(raw)
     golden.refusals("engine/refused_channels.txt", named, engine.Malformed)
     runner.run(other.close())
