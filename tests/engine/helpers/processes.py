@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from engine import Queue
 from record.environment import recording
+from tests import given
 from tests.engine.desk import run_texts
 from tests.engine.helpers import producing, waiting, warm
 
@@ -117,10 +118,7 @@ def refuses(port: int) -> bool:
 
 def shell_script(folder: Path, text: str) -> Path:
     """An executable one, in place of a server."""
-    path = folder / "a-server"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
+    return given.script(folder / "a-server", text)
 
 
 def cpu_s(pid: int) -> float:

@@ -12,6 +12,7 @@ from engine.models.foreign.bridge import BridgeModel
 from engine.models.foreign.foreign import pack, unpack
 from engine.options import checked
 from engine.outcomes import backoff_delay_ms
+from tests import golden
 from tests.engine.using import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing, refused
 
 MODEL = BridgeModel("q", "bridge")
@@ -38,22 +39,12 @@ def test_a_job_is_written_as_in_the_dump() -> None:
 
 
 def test_what_is_asked_for_is_written() -> None:
-    options: Any
-    for options, member in (
-        ({"delay_ms": 60_000}, '"schedule":{"delay":60000}'),
-        ({"run_at_ms": 1_795_233_316_071}, '"schedule":{"runAt":1795233316071}'), ({"priority": 9}, '"priority":9'),
-        ({"needs": ["p1", "p2"]}, '"dependsOn":["p1","p2"]'),
-        ({"target": {"capabilities": ["gpu"], "mode": "all"}}, '"target":{"capabilities":["gpu"],"mode":"all"}'),
-        ({"target": {"capabilities": ["gpu"]}}, '"target":{"capabilities":["gpu"],"mode":"any"}'),
-        ({"target": {"server": "w1", "stack": ["node"]}}, '"target":{"stack":["node"],"server":"w1"}'),
-        ({"target": {"region": ["eu"]}}, '"target":{"region":["eu"]}'),
-        ({"headers": {"trace": "ü/1"}}, '"metadata":{"trace":"ü/1"}'),
-        ({"backoff_ms": 5, "backoff_max_ms": 9}, '"backoff":{"type":"fixed","delay":5,"maxDelay":9}'),
-        ({"backoff": "linear", "jitter": 0.25}, '"backoff":{"type":"linear","delay":1000,"jitter":true}'),
-        ({"skip_on": ["TypeError"]}, '"skipOn":["TypeError"]'),
-        ({"reroute_on": {"MemoryError": "big"}}, '"rerouteOn":{"MemoryError":"big"}'),
-    ):  # fmt: skip
-        assert member in encoded(**options)[1]
+    some: list[dict[str, Any]] = [{"delay_ms": 60_000}, {"run_at_ms": 1_795_233_316_071}, {"priority": 9}]
+    targets = ({"capabilities": ["gpu"], "mode": "all"}, {"capabilities": ["gpu"]}, {"server": "w1", "stack": ["node"]})
+    some += [{"target": target} for target in (*targets, {"region": ["eu"]})] + [{"headers": {"trace": "ü/1"}}]
+    some += [{"backoff_ms": 5, "backoff_max_ms": 9}, {"backoff": "linear", "jitter": 0.25}, {"skip_on": ["TypeError"]}]
+    some += [{"reroute_on": {"MemoryError": "big"}}, {"needs": ["p1", "p2"]}]
+    golden.same("engine/bridge_jobs.txt", "".join(f"{options}: {encoded(**options)}\n" for options in some))
 
 
 def test_the_payload_keeps_its_bytes() -> None:
@@ -81,15 +72,13 @@ def test_retries_are_read_as_the_original_counts_them() -> None:
 
 
 @pytest.mark.feature("BQ29", model="bridge")
-@pytest.mark.parametrize(("backoff", "waits"), [
-    ({"type": "fixed", "delay": 100}, [100, 100, 100]), ({"type": "linear", "delay": 100}, [100, 200, 300]),
-    ({"type": "exponential", "delay": 100, "maxDelay": 300}, [100, 200, 300]),
-    ({"type": "exponential", "delay": "100", "maxDelay": "300"}, [100, 200, 300]),
-    ({"type": "fibonacci", "delay": 100}, [100, 100, 100]), ({}, [0, 0, 0]), (None, [0, 0, 0]), ("fixed", [0, 0, 0]),
-])  # fmt: skip
-def test_back_off_of_foreign_jobs(backoff: Any, waits: list[int]) -> None:
-    options = decoded(retry={"attempts": 3, "backoff": backoff}).options
-    assert [backoff_delay_ms(options, failures, lambda: 0.5) for failures in range(3)] == waits
+def test_back_off_of_foreign_jobs() -> None:
+    capped = {"type": "exponential", "delay": 100, "maxDelay": 300}
+    some: list[Any] = [*({"type": kind, "delay": 100} for kind in ("fixed", "linear", "fibonacci")), capped, {}, None, "fixed"]
+    some += [{**capped, "delay": "100", "maxDelay": "300"}]
+    read = [decoded(retry={"attempts": 3, "backoff": one}).options for one in some]
+    waits = [[backoff_delay_ms(options, failures, lambda: 0.5) for failures in range(3)] for options in read]
+    golden.same("engine/bridge_backoffs.txt", "".join(f"{one!r}: {found}\n" for one, found in zip(some, waits, strict=True)))
 
 
 @pytest.mark.feature("BQ29", model="bridge")
