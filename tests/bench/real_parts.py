@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -60,7 +61,7 @@ def completions(path: Path, operation: str) -> list[dict[str, Any]]:
 
 def enqueues(history: Path) -> list[dict[str, Any]]:
     """The enqueues of a producer that have ended."""
-    return [row for row in rows_of(history, "operation") if row["f"] == "enqueue" and row["type"] != "invoke"]
+    return completions(history, "enqueue")
 
 
 def jobs_of(rows: list[dict[str, Any]]) -> list[str]:
@@ -122,6 +123,11 @@ class Processes:
         assert process.wait(timeout=120) == 2, self.output()
         assert "Traceback" not in self.output() and there.read_text() == ""
         return self.output()
+
+    def stop(self, process: subprocess.Popen[bytes], *codes: int, log: str = "locust.log") -> None:
+        """End it with SIGTERM and one of these codes, or 0."""
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=120) in (codes or (0,)), self.output(log)
 
     def output(self, log: str = "locust.log") -> str:
         return (self._folder / log).read_text()

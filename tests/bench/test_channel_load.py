@@ -87,11 +87,6 @@ def woken(path: Path) -> list[dict[str, Any]]:
     return [row for row in rows if row["items"] and 0 < (row["waited_ms"] or 0) < reading.WAIT_MS[0] / 2]
 
 
-def stop(process: subprocess.Popen[bytes], output: str, code: int = 0) -> None:
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=120) == code, output
-
-
 @pytest.mark.slow
 def test_everybody_gets_in_order_whatever_is_published(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     """Two publishers share the schedule; a plain process and Locust users read, until all is there."""
@@ -108,14 +103,14 @@ def test_everybody_gets_in_order_whatever_is_published(server: EmbeddedServer, p
     ]
     wait_until(lambda: sum(map(len, created(*sent).values())) > 250, "250 messages")
     for process, path in zip(publishers, sent, strict=True):
-        stop(process, processes.output(f"{path.stem}.log"))
+        processes.stop(process, log=f"{path.stem}.log")
     published = created(*sent)
     for process in (plain, greenlets):
         process.send_signal(signal.SIGUSR1)
     for path, share in ((read, "subscriber-1"), (locust_read, "consumer-1")):
         wait_until(lambda: not missing(published, delivered(path), share), f"the deliveries of {share}")  # noqa: B023
-    stop(plain, processes.output("subscriber-1.log"))
-    stop(greenlets, processes.output("consumer-1.log"))
+    processes.stop(plain, log="subscriber-1.log")
+    processes.stop(greenlets, log="consumer-1.log")
 
     assert_everything_came(published, delivered(read), "subscriber-1")
     assert_everything_came(published, delivered(locust_read), "consumer-1")
@@ -157,11 +152,11 @@ def test_a_killed_process_is_replaced_by_one_of_its_share(server: EmbeddedServer
     first.wait()
     second = subscriber(processes, server.url, read)
     wait_until(lambda: sum(map(len, delivered(read).values())) > 60, "60 deliveries to the replacement")
-    stop(source, processes.output("publisher-1.log"))
+    processes.stop(source, log="publisher-1.log")
     published = created(sent)
     second.send_signal(signal.SIGUSR1)
     wait_until(lambda: not missing(published, delivered(killed, read), "subscriber-1"), "all deliveries")
-    stop(second, processes.output("subscriber-3.log"))
+    processes.stop(second, log="subscriber-3.log")
     assert {row["result"] for row in completions(read, "subscribe")} == {"exists"}
     assert rows_of(killed)[-1]["kind"] != "close"
     assert_everything_came(published, delivered(killed, read), "subscriber-1")
@@ -180,7 +175,7 @@ def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, proc
         os.kill(server.pid, signal.SIGCONT)
     last = rows_of(history)[-1]["t_ns"]
     wait_until(lambda: any(row["intended_ns"] > last and row["type"] == "ok" for row in completions(history, "publish")), "more")
-    stop(source, processes.output("publisher-1.log"))
+    processes.stop(source, log="publisher-1.log")
     assert all(row["count"] >= 1 and row["intended_ns"] < row["t_ns"] for row in drops)
     # Every publish of the schedule up to the end was either sent or counted as dropped.
     done, dropped = completions(history, "publish"), rows_of(history, "drop")
@@ -233,7 +228,7 @@ def test_by_hand_with_a_server_of_its_own(processes: Processes, tmp_path: Path) 
     words = ("-u", "14", "-r", "14", "--subscribers", "12", "--share", "subscriber-2", "--history", str(sent))
     process = locust(processes, *words, "--subscriber-history", str(read))
     wait_until(lambda: sum(map(len, delivered(read).values())) > 20, "20 deliveries")
-    stop(process, processes.output())
+    processes.stop(process)
     assert subscribed(read) == 12
     assert len(CHANNELS) >= len({row["channel"] for row in completions(sent, "publish")}) > 10
     assert "No --host was given, so a server was started: redis://" in processes.output()
@@ -257,5 +252,5 @@ def test_the_page_starts_a_seed_again_with_ids_of_its_own(server: EmbeddedServer
         wait_until(lambda: json.loads(page.get("/stats/requests"))["state"] == "stopped", "the stop")
         published = len(list(client.scan_iter("c.{*}.m.*", count=1000)))
     client.close()
-    stop(process, processes.output())
+    processes.stop(process)
     assert "Traceback" not in processes.output()

@@ -22,8 +22,7 @@ def test_a_consumer_beside_producers_works_off_their_jobs(server: EmbeddedServer
     histories = ("--history", str(producer), "--consumer-history", str(consumer))
     locust = processes.locust(*load, *histories, IRONCLAIM_SINK=str(sink), IRONCLAIM_PROC="consumer-1")
     wait_until(lambda: len(rows_of(sink, "effect")) > 60, "60 jobs worked off")
-    locust.send_signal(signal.SIGTERM)
-    assert locust.wait(timeout=120) == 0, processes.output()
+    processes.stop(locust)
 
     rows = rows_of(consumer)
     assert (rows[0]["kind"], rows[0]["role"], rows[0]["proc"]) == ("open", "worker", "consumer-1")
@@ -53,8 +52,7 @@ def test_consumers_alone_and_in_two_processes(server: EmbeddedServer, processes:
     wait_until(lambda: all(completions(path, "claim") for path in histories), "a claim by each consumer")
     created = [queue.enqueue("email", {"work_ms": 20, "fail_first": 0}).job for _ in range(60)]
     wait_until(lambda: queue.counts().finished == len(created), "all jobs finished")
-    locust.send_signal(signal.SIGTERM)
-    assert locust.wait(timeout=120) == 0, processes.output()
+    processes.stop(locust)
     queue.close()
     finished = [jobs_with(completions(path, "finish"), "ok") for path in histories]
     assert all(finished) and sorted(finished[0] + finished[1]) == sorted(created)
@@ -78,8 +76,7 @@ def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes:
     job = queue.enqueue("report", {"work_ms": 1, "fail_first": 0}).job
     wait_until(lambda: job in jobs_with(completions(history, "finish"), "ok"), "a job finished after the stall")
     queue.close()
-    locust.send_signal(signal.SIGTERM)
-    assert locust.wait(timeout=120) == 0, processes.output()
+    processes.stop(locust)
 
 
 BAD_SETTINGS = [

@@ -1,13 +1,12 @@
 """The handlers do what the payload says: wait, fail the first runs, write one effect per successful run."""
 
-import signal
 from collections import Counter
 from pathlib import Path
 
 import engine
 from bench import handlers, workload
 from engine.testing import EmbeddedServer
-from tests.bench.real_parts import Processes, rows_of, wait_until
+from tests.bench.real_parts import Processes, completions, rows_of, wait_until
 
 
 def payload(**changes: int) -> dict:
@@ -23,8 +22,7 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     names = {queue.enqueue(name, payload(), id=f"any-{name}").job for name in workload.NAMES}
     worker = processes.worker(server.url)
     wait_until(lambda: (now := queue.counts()).dead == 1 and now.finished == 4 + len(names), "all but one finished, that dead")
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=120) == 0
+    processes.stop(worker, log="worker-1.log")
     queue.close()
 
     sink = rows_of(tmp_path / "worker-1.sink.jsonl")
@@ -35,11 +33,11 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     assert (sink[-1]["kind"], sink[-1]["rows"]) == ("close", len(sink))
 
     returned = {(item["job"], item["fence"]): item["result_crc"] for item in items}
-    finishes = [row for row in rows_of(tmp_path / "worker-1.jsonl", "operation") if row["f"] == "finish" and row["type"] == "ok"]
+    finishes = [row for row in completions(tmp_path / "worker-1.jsonl", "finish") if row["type"] == "ok"]
     sent = {(item["job"], item["fence"]): item["result_crc"] for row in finishes for item in row["items"]}
     assert sent == returned and len(set(sent.values())) == 4 + len(names)
 
-    runs = [row for row in rows_of(tmp_path / "worker-1.jsonl", "operation") if row["f"] == "handle" and row["type"] != "invoke"]
+    runs = completions(tmp_path / "worker-1.jsonl", "handle")
     ran = Counter(item["job"] for row in runs for item in row["items"])
     assert ran == Counter({"fine": 1, "fails-once": 2, "fails-twice": 3, "fails-always": 3, "slow": 1, **dict.fromkeys(names, 1)})
     slow = next(row for row in runs if row["items"][0]["job"] == "slow")

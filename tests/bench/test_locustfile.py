@@ -25,9 +25,8 @@ def test_headless_run_sends_the_plan_and_every_job_ends(server: EmbeddedServer, 
     locust = processes.locust(*HEADLESS, "--host", server.url, "--seed=3", "--rate", str(rate_per_s), "--history", str(history))
     wait_until(lambda: len(enqueues(history)) > 150, "150 sends")
     told_ns = time.monotonic_ns()
-    locust.send_signal(signal.SIGTERM)
     # 1: a busy machine made it drop jobs. They are counted, and then the plan is what was sent and what was dropped.
-    assert locust.wait(timeout=120) in (0, 1), processes.output()
+    processes.stop(locust, 0, 1)
 
     rows = rows_of(history)
     assert (rows[0]["kind"], rows[0]["role"], rows[0]["proc"]) == ("open", "producer", "producer-1")
@@ -51,8 +50,7 @@ def test_headless_run_sends_the_plan_and_every_job_ends(server: EmbeddedServer, 
     wait_until(lambda: (now := queue.counts()).finished + now.dead == len(plan), "every job finished or dead")
     assert queue.counts().dead == sum(job.fail_first == job.attempts for job in plan)
     queue.close()
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=120) == 0
+    processes.stop(worker, log="worker-1.log")
     effects = jobs_of(rows_of(tmp_path / "worker-1.sink.jsonl", "effect"))
     assert sorted(effects) == sorted(job.id for job in plan if job.fail_first < job.attempts)
 
@@ -68,8 +66,7 @@ def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, proc
         os.kill(server.pid, signal.SIGCONT)
     last = rows_of(history)[-1]["t_ns"]
     wait_until(lambda: any(row["intended_ns"] > last and row["type"] == "ok" for row in enqueues(history)), "sending again")
-    locust.send_signal(signal.SIGTERM)
-    assert locust.wait(timeout=120) == 1, processes.output()
+    processes.stop(locust, 1)
 
     assert rows_of(history)[-1]["kind"] == "close"
     assert all(row["count"] == 1 and row["intended_ns"] < row["t_ns"] for row in drops)
@@ -88,9 +85,8 @@ def test_two_processes_share_one_schedule(server: EmbeddedServer, processes: Pro
     locust = processes.locust(*HEADLESS, "--processes", "2", "--host", server.url, "--rate", "60", "--history", str(history))
     other = tmp_path / "producer-1-2.jsonl"
     wait_until(lambda: all(file.exists() and len(enqueues(file)) > 20 for file in (history, other)), "both send")
-    locust.send_signal(signal.SIGTERM)
     # 1: a busy machine made it drop jobs; which process a job belongs to is the same then.
-    assert locust.wait(timeout=120) in (0, 1), processes.output()
+    processes.stop(locust, 0, 1)
     first, second = jobs_of(enqueues(history)), jobs_of(enqueues(other))
     assert {int(job.split("-")[1]) % 2 for job in first} == {0}
     assert ({int(job.split("-")[1]) % 2 for job in second}, rows_of(other)[-1]["kind"]) == ({1}, "close")
@@ -122,8 +118,7 @@ def test_an_unreachable_server_is_failures_and_no_crash(processes: Processes) ->
         locust = processes.locust("--headless", "-u", "4", "--host", host, "--rate", "20")
         # A time to run may be over before a busy machine has sent anything.
         wait_until(lambda: "(100.00%)" in processes.output(), "a failure is counted")
-        locust.send_signal(signal.SIGTERM)
-        assert locust.wait(timeout=120) == 1
+        processes.stop(locust, 1)
     output = processes.output()
     assert "Traceback" not in output and "Error report" in output
 
@@ -152,10 +147,8 @@ def test_by_hand_with_the_page_and_a_server_of_its_own(processes: Processes) -> 
         page.post("/stop")
     wait_until(lambda: (now := queue.counts()).waiting + now.active + now.delayed == 0, "all jobs done")
     queue.close()
-    worker.send_signal(signal.SIGTERM)
-    worker.wait(timeout=120)
-    locust.send_signal(signal.SIGTERM)
-    assert locust.wait(timeout=120) == 0, processes.output()
+    processes.stop(worker, log="worker.log")
+    processes.stop(locust)
     with engine.Queue("bench", url=url) as gone, pytest.raises(engine.EngineError):
         gone.counts()
 

@@ -14,13 +14,10 @@ from bench.peers.libraries import LIBRARIES, Library
 from bench.peers.measures import middle_rate
 from bench.peers.processes import ENDED, ENQUEUED, STARTED, STARTED_AGAIN, Bench, PeerFailed, wait_for
 from tests.bench.real_parts import TWO_CORES
+from tests.golden import Told, tells
 
 OURS = replace(LIBRARIES[0], runtime="checkout")
 JOBS = 300
-
-
-def column(key: str) -> table.Column:
-    return next(one for one in (*table.RATES, *table.WAITS) if one.key == key)
 
 
 FOUND = {
@@ -31,26 +28,22 @@ FOUND = {
 }
 
 
-def test_ours_is_set_against_the_best_that_redelivers() -> None:
-    assert table.ratio_to_best(FOUND, column("drain")) == 2.0
-    assert table.ratio_to_best(FOUND, column("pickup_p50_ms")) == 0.5, "less is better: theirs over ours"
-    assert table.ratio_to_best(FOUND, column("idle_commands")) == float("inf")
-    assert table.ratio_to_best(FOUND, column("bulk")) is None
-    assert table.last_line(FOUND) == (
-        "peers: enqueue=- in_flight_50=- in_flight_200=- bulk=- drain=2.00 drain_2=- pickup_p50=0.50 idle=inf start=- bytes=-"
-    )
+def ours_is_set_against_the_best_that_redelivers() -> Told:
+    """Where less is better: theirs over ours."""
+    ratios = {one.key: table.ratio_to_best(FOUND, one) for one in (*table.RATES, *table.WAITS)}
+    yield "ratios", {key: ratios[key] for key in ("drain", "pickup_p50_ms", "idle_commands", "bulk")}
+    yield "last line", table.last_line(FOUND)
 
 
-def test_the_page_lists_the_fastest_drain_first_and_marks_what_loses_jobs() -> None:
+def the_fastest_drain_is_first_and_what_loses_jobs_is_marked() -> Told:
     run = {"date": "2026-01-01", "machine": "a machine", "repeat": 3, "redelivery_wait_s": 120.0}
     again = {"ironclaim": 8.04, "huey": None}
     page = table.markdown({"run": run, "found": FOUND, "redelivery_s": again, "missing": {"asynq": "needs Go"}})
-    rows = [line for line in page.splitlines() if line.startswith("| ") and "---" not in line]
-    assert [row.split(" | ")[0] for row in rows[1:4]] == ["| huey \\*", "| **ironclaim**", "| bullmq"]
-    assert "| 200 (100-300) |" in rows[2]
-    waits = {row.split(" | ")[0]: row.split(" | ")[-1] for row in rows[5:8]}
-    assert waits == {"| huey \\*": "> 120 |", "| **ironclaim**": "8.0 |", "| bullmq": "- |"}
-    assert "- asynq: needs Go\n" in page
+    yield "rows", [line for line in page.splitlines() if line.startswith(("| ", "- "))]
+
+
+def test_what_was_found_is_told() -> None:
+    tells("bench/peers.txt", ours_is_set_against_the_best_that_redelivers, the_fastest_drain_is_first_and_what_loses_jobs_is_marked)
 
 
 def test_the_rate_is_that_of_the_middle() -> None:

@@ -3,6 +3,7 @@
 import sys
 from io import StringIO
 from pathlib import Path
+from pprint import pformat
 
 import pytest
 
@@ -15,6 +16,7 @@ from chaos.processes import ROOT
 from chaos.spec import RunSpec
 from tests.chaos.drills import CARRIED
 from tests.given import Output, Patch
+from tests.golden import same
 
 
 def conclude(folder: Path, *, errors: list[str], loaded: bool = True) -> tuple[int, list[str]]:
@@ -26,41 +28,23 @@ def conclude(folder: Path, *, errors: list[str], loaded: bool = True) -> tuple[i
     return one_run.judged(drill), stream.getvalue().splitlines()
 
 
-def judge_says(monkeypatch: Patch, code: int, complaint: str = "") -> None:
-    monkeypatch.setattr(one_run, "judge", lambda run, interrupts, started: (code, complaint))
+#: How drills ended, and what the judge said of them: exit code and lines stand in a text.
+ENDED: dict[str, list[tuple[list[str], int, str, bool]]] = {
+    "the verdict of a sound drill is the judge's": [([], code, "", True) for code in range(4)],
+    "a failed drill is never valid, a violation counts": [(["interrupted by SIGINT"], code, "", True) for code in range(4)],
+    "a judge without a verdict is unknown and says why": [([], 2, "the judge gave no usable verdict", True)],
+    "without load nothing is judged": [(["worker-1: exit code 2"], 0, "", False)],
+}
 
 
-INTERRUPTED = "interrupted by SIGINT"
-JUDGING = "judging what there is of the drill with Spark, which takes some twenty seconds; Ctrl-C ends it at once"
-UNUSABLE = "the judge gave no usable verdict"
-
-
-@pytest.mark.parametrize("code", [0, 1, 2, 3])
-def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, monkeypatch: Patch) -> None:
-    judge_says(monkeypatch, code)
-    exit_code, lines = conclude(tmp_path, errors=[])
-    assert exit_code == code and not any("harness" in line for line in lines)
-
-
-@pytest.mark.parametrize(("code", "exit_code"), [(0, 2), (1, 1), (2, 2), (3, 2)])
-def test_a_failed_drill_is_never_valid_a_violation_counts(code: int, exit_code: int, tmp_path: Path, monkeypatch: Patch) -> None:
-    """What it left is announced as that."""
-    judge_says(monkeypatch, code)
-    found, lines = conclude(tmp_path, errors=[INTERRUPTED])
-    assert found == exit_code and lines[:2] == [f"harness: {INTERRUPTED}", JUDGING]
-    assert ("verdict: unknown" in lines) == (lines[-1] == "verdict: unknown") == (code in (0, 3))
-
-
-def test_a_judge_without_a_verdict_is_unknown_and_says_why(tmp_path: Path, monkeypatch: Patch) -> None:
-    judge_says(monkeypatch, 2, UNUSABLE)
-    exit_code, lines = conclude(tmp_path, errors=[])
-    assert (exit_code, lines[-2:]) == (2, [f"harness: {UNUSABLE}", "verdict: unknown"])
-
-
-def test_without_load_nothing_is_judged(tmp_path: Path, monkeypatch: Patch) -> None:
-    judge_says(monkeypatch, 0)
-    found = conclude(tmp_path, errors=["worker-1: exit code 2"], loaded=False)
-    assert found == (2, ["harness: worker-1: exit code 2", "nothing to judge: no load was sent", "verdict: unknown"])
+def test_what_is_said_of_a_drill_that_ended(tmp_path: Path, monkeypatch: Patch) -> None:
+    told: list[str] = []
+    for rule, several in ENDED.items():
+        for errors, code, complaint, loaded in several:
+            monkeypatch.setattr(one_run, "judge", lambda run, interrupts, started: (code, complaint))  # noqa: B023
+            found = conclude(tmp_path, errors=errors, loaded=loaded)
+            told.append(f"{rule}, judge {code}: {pformat(found, 0, 130)}\n")
+    same("chaos/conclusions.txt", "".join(told))
 
 
 #: Judges as `reports` does: with errors of the harness the verdict is unknown.

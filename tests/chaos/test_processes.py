@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from chaos.faults.base import process_states
-from chaos.processes import Child, Crew, child_environment, consumer_command, last_line, producer_command, worker_command
+from chaos.processes import ROOT, Child, Crew, child_environment, consumer_command, last_line, producer_command, worker_command
 from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.testing import server, start_guarded
 from record.history import HistoryFile, load_file
 from reports.session import CONF_VARIABLE, MASTER_VARIABLE
 from tests.engine.helpers.waiting import wait_until
+from tests.golden import Told, tells
 
 SPEC = RunSpec(id="test", seed=4, rate_per_s=77, lease_ms=1_500, sweep_ms=300)
+URL = "redis://h:1/0"
 
 #: A child that says when it is ready; `{on_term}` is what SIGTERM does.
 CHILD = """
@@ -125,31 +127,20 @@ def test_the_manifest_names_every_file_before_the_process_starts(crew: Crew, mon
     assert urls == ["redis://worker-1.test:1/0", "redis://producer-1.test:1/0"], "each goes by way of its own proxy"
 
 
-def test_commands_carry_the_spec(tmp_path: Path) -> None:
-    worker = " ".join(worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "lua"))
-    for part in ("--queue bench", "--name worker-2", "--lease-ms 1500", "--sweep-ms 300", "--capabilities heavy"):
-        assert part in worker
-    assert "-m engine worker bench.handlers:handlers" in worker
-    assert worker.endswith(f"--lua {tmp_path / 'lua'}")
-    assert "--lua" not in worker_command(SPEC, "worker-2", "redis://h:1/0", None)
-    consumer = " ".join(consumer_command(SPEC, "redis://h:1/0", tmp_path / "c.jsonl", tmp_path / "lua"))
-    for part in ("-u 1", "--host redis://h:1/0", "--lease-ms 1500", "--sweep-ms 300", f"--lua {tmp_path / 'lua'}"):
-        assert part in consumer
-    assert consumer.endswith(f"--consumer-history {tmp_path / 'c.jsonl'} Consumer")
-    producer = " ".join(producer_command(SPEC, "redis://h:1/0", tmp_path / "p.jsonl", tmp_path / "lua"))
-    for part in ("--headless", "--host redis://h:1/0", "--seed 4", "--rate 77", f"--lua {tmp_path / 'lua'}"):
-        assert part in producer
-    assert "--lua" not in producer_command(SPEC, "redis://h:1/0", tmp_path / "p.jsonl", None)
+def commands() -> Told:
+    """They carry the spec: its model where it is not the default, and the folder of scripts where it has one."""
+    for spec, lua in ((SPEC, Path("lua")), (replace(SPEC, model="bull"), None)):
+        worker, consumer = worker_command(spec, "worker-2", URL, lua), consumer_command(spec, URL, Path("c.jsonl"), lua)
+        for who, words in {
+            "worker": worker,
+            "consumer": consumer,
+            "producer": producer_command(spec, URL, Path("p.jsonl"), lua),
+        }.items():
+            yield f"{who} on {spec.model}", " ".join(words[1:]).replace(f"{ROOT}/", "")
 
 
-def test_every_process_is_told_of_a_model_that_is_not_the_default(tmp_path: Path) -> None:
-    on = replace(SPEC, model="bull")
-    for command, told in (
-        (worker_command(on, "w", "redis://h:1/0", None), worker_command(SPEC, "w", "redis://h:1/0", None)),
-        (consumer_command(on, "redis://h:1/0", tmp_path, None), consumer_command(SPEC, "redis://h:1/0", tmp_path, None)),
-        (producer_command(on, "redis://h:1/0", tmp_path, None), producer_command(SPEC, "redis://h:1/0", tmp_path, None)),
-    ):
-        assert "--model bull" in " ".join(command) and "--model" not in told
+def test_commands_carry_the_spec() -> None:
+    tells("chaos/commands.txt", commands)
 
 
 def test_children_find_our_packages_from_any_folder(tmp_path: Path) -> None:

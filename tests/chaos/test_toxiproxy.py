@@ -119,31 +119,23 @@ def test_what_the_server_refuses_is_one_line(client: ToxiproxyClient, proxy: tup
 
 def test_a_port_in_use_is_one_line_for_all_three(client: ToxiproxyClient, proxy: tuple[str, Address], tmp_path: Path) -> None:
     name, address = proxy
-    with socket.socket() as other:
-        other.bind((HOST, 0))
-        other.listen()
+    with socket.create_server((HOST, 0)) as other:
         taken = other.getsockname()[1]
         with pytest.raises(HarnessError, match=rf" on port {taken}: address already in use$"):
             ToxiproxyServer(program(), tmp_path / "log", taken).__enter__()
-        with pytest.raises(
-            ToxiproxyError, match=rf"^proxy late on 127.0.0.1:{taken}: Toxiproxy answered 500: .*address already in use"
-        ):
+        late = rf"^proxy late on 127.0.0.1:{taken}: Toxiproxy answered 500: .*address already in use"
+        with pytest.raises(ToxiproxyError, match=late):
             client.create("late", listen=Address(HOST, taken), upstream=address)
     client.enable(name, False)
-    with socket.socket() as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind((HOST, address.port))
-        other.listen()
-        with pytest.raises(ToxiproxyError, match=rf"^proxy {name} up: Toxiproxy answered 500: .*address already in use"):
-            client.heal(name)
+    up = rf"^proxy {name} up: Toxiproxy answered 500: .*address already in use"
+    with socket.create_server((HOST, address.port)), pytest.raises(ToxiproxyError, match=up):
+        client.heal(name)
     client.heal(name)
     assert answers(address)
 
 
 def test_a_server_that_does_not_answer_does_not_hang_the_harness() -> None:
-    with socket.socket() as deaf:
-        deaf.bind((HOST, 0))
-        deaf.listen()
+    with socket.create_server((HOST, 0)) as deaf:
         address = Address(HOST, deaf.getsockname()[1])
         with pytest.raises(ToxiproxyError, match=rf"^the version: Toxiproxy at {address} does not answer \(ReadTimeout\)$"):
             ToxiproxyClient(address, timeout_s=0.1).version()
@@ -154,8 +146,8 @@ def test_a_server_that_does_not_answer_does_not_hang_the_harness() -> None:
 def test_an_http_proxy_of_the_environment_is_not_used(client: ToxiproxyClient, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://{HOST}:1")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     assert client.version()
 
 
@@ -220,9 +212,7 @@ def test_all_proxies_heal_but_one_that_cannot(ironclaim_url: str, tmp_path: Path
 
 
 def test_a_proxy_whose_port_is_taken_gets_another(ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as other, Network(ironclaim_url, program=program(), log=tmp_path / "log") as network:
-        other.bind((HOST, 0))
-        other.listen()
+    with socket.create_server((HOST, 0)) as other, Network(ironclaim_url, program=program(), log=tmp_path / "log") as network:
         ports = iter([other.getsockname()[1], free_port()])
         monkeypatch.setattr("chaos.network.free_port", lambda: next(ports))
         network.connect("worker-1")
