@@ -71,7 +71,14 @@ class Stage:
 @pytest.fixture
 def stage(server: testing.EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """Its subscriber works and looks quickly, and misuses nothing."""
-    quick_times = {"WORK_S": (0.0, 0.1), "LAZY_S": 0.01, "LAG_S": 0.02, "MISUSE_SHARE": 0.0}
+    quick_times = {
+        "WORK_S": (0.0, 0.1),
+        "LAZY_S": 0.01,
+        "LAG_S": 0.02,
+        "MISUSE_SHARE": 0.0,
+        "THERE_S": (0.0, 0.0),
+        "AWAY_S": 60.0,
+    }
     for name, value in {"CATCH_UP_WAIT_MS": 50, **quick_times}.items():
         monkeypatch.setattr(reading, name, value)
     made = Stage(server.url, tmp_path / "subscriber-1.jsonl")
@@ -80,9 +87,7 @@ def stage(server: testing.EmbeddedServer, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_usual_one_acknowledges_each_batch(stage: Stage) -> None:
-    stage.begin("usual")
-    stage.publish("a")
-    wait_until(lambda: stage.acknowledged() == [1], "the first acknowledgement")
+    stage.read_one("usual")
     stage.publish("b", "c")
     wait_until(lambda: stage.acknowledged()[-1:] == [3], "the last acknowledgement")
     assert [id for ids in stage.fetched() for id in ids] == ["a", "b", "c"]
@@ -130,9 +135,7 @@ def test_a_slow_one_works_before_it_acknowledges(stage: Stage, monkeypatch: pyte
     assert stage.rows("acknowledge")[0]["first_send_ns"] - fetch["done_ns"] >= 0.2e9
 
 
-def test_a_vanished_one_stays_away_and_comes_back_in_a_hurry(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "THERE_S", (0.0, 0.0))
-    monkeypatch.setattr(reading, "AWAY_S", 60.0)
+def test_a_vanished_one_stays_away_and_comes_back_in_a_hurry(stage: Stage) -> None:
     stage.begin("vanished")
     stage.publish("a", "b")
     assert stage.fetched() == []
@@ -140,9 +143,7 @@ def test_a_vanished_one_stays_away_and_comes_back_in_a_hurry(stage: Stage, monke
     wait_until(lambda: stage.acknowledged()[-1:] == [2], "everything after all")
 
 
-def test_one_who_lags_keeps_its_place_and_loses_what_grows_too_old(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "THERE_S", (0.0, 0.0))
-    monkeypatch.setattr(reading, "AWAY_S", 60.0)
+def test_one_who_lags_keeps_its_place_and_loses_what_grows_too_old(stage: Stage) -> None:
     stage.begin("lagging")
     stage.publish("a", "b", "c")
     wait_until(lambda: len(stage.fetched()) > 2, "some looks")

@@ -45,15 +45,14 @@ def test_a_consumer_beside_producers_works_off_their_jobs(server: EmbeddedServer
 
 @pytest.mark.slow
 def test_consumers_alone_and_in_two_processes(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
-    queue = engine.Queue("bench", url=server.url)
     words = (*HEADLESS, "-u", "2", "--processes", "2", "--host", server.url)
     locust = processes.locust(*words, "--consumer-history", str(tmp_path / "consumer-1.jsonl"), "Consumer")
     histories = [tmp_path / "consumer-1.jsonl", tmp_path / "consumer-1-p2.jsonl"]
     wait_until(lambda: all(completions(path, "claim") for path in histories), "a claim by each consumer")
-    created = [queue.enqueue("email", {"work_ms": 20, "fail_first": 0}).job for _ in range(60)]
-    wait_until(lambda: queue.counts().finished == len(created), "all jobs finished")
+    with engine.Queue("bench", url=server.url) as queue:
+        created = [queue.enqueue("email", {"work_ms": 20, "fail_first": 0}).job for _ in range(60)]
+        wait_until(lambda: queue.counts().finished == len(created), "all jobs finished")
     processes.stop(locust)
-    queue.close()
     finished = [jobs_with(completions(path, "finish"), "ok") for path in histories]
     assert all(finished) and sorted(finished[0] + finished[1]) == sorted(created)
     assert [rows_of(path)[-1]["kind"] for path in histories] == ["close", "close"]
@@ -72,10 +71,9 @@ def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes:
         wait_until(lambda: any(row["sends"] > 1 or row["type"] != "ok" for row in rows_of(history) if row["sends"]), "a loss")
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    queue = engine.Queue("bench", url=server.url)
-    job = queue.enqueue("report", {"work_ms": 1, "fail_first": 0}).job
+    with engine.Queue("bench", url=server.url) as queue:
+        job = queue.enqueue("report", {"work_ms": 1, "fail_first": 0}).job
     wait_until(lambda: job in jobs_with(completions(history, "finish"), "ok"), "a job finished after the stall")
-    queue.close()
     processes.stop(locust)
 
 

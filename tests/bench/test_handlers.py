@@ -14,16 +14,17 @@ def payload(**changes: int) -> dict:
 
 
 def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
-    queue = engine.Queue("bench", url=server.url)
-    for job, fail_first in {"fine": 0, "fails-once": 1, "fails-twice": 2, "fails-always": 3}.items():
-        queue.enqueue("report", payload(fail_first=fail_first), id=job, attempts=3, backoff_ms=10)
-    queue.enqueue("email", payload(work_ms=200), id="slow")
-    # Every name of the workload has a handler.
-    names = {queue.enqueue(name, payload(), id=f"any-{name}").job for name in workload.NAMES}
-    worker = processes.worker(server.url)
-    wait_until(lambda: (now := queue.counts()).dead == 1 and now.finished == 4 + len(names), "all but one finished, that dead")
-    processes.stop(worker, log="worker-1.log")
-    queue.close()
+    with engine.Queue("bench", url=server.url) as queue:
+        for job, fail_first in {"fine": 0, "fails-once": 1, "fails-twice": 2, "fails-always": 3}.items():
+            queue.enqueue("report", payload(fail_first=fail_first), id=job, attempts=3, backoff_ms=10)
+        queue.enqueue("email", payload(work_ms=200), id="slow")
+        # Every name of the workload has a handler.
+        names = {queue.enqueue(name, payload(), id=f"any-{name}").job for name in workload.NAMES}
+        worker = processes.worker(server.url)
+        wait_until(
+            lambda: (now := queue.counts()).dead == 1 and now.finished == 4 + len(names), "all but one finished, that dead"
+        )
+        processes.stop(worker, log="worker-1.log")
 
     sink = rows_of(tmp_path / "worker-1.sink.jsonl")
     items = [item for row in sink if row["kind"] == "effect" for item in row["items"]]

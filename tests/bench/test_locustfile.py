@@ -41,15 +41,15 @@ def test_headless_run_sends_the_plan_and_every_job_ends(server: EmbeddedServer, 
     # It went on to the end.
     assert next_ns > told_ns
 
-    items, queue = enqueued_items(done), engine.Queue("bench", url=server.url)
+    items = enqueued_items(done)
     # The others met the unique key of one that had not ended.
     created = {item["job"] for item in items if item["result"] in ("created", "repeated")}
     away = [item for item in items if item["job"] not in created]
     assert all(item["result"] == "orphan" or item["holder"] in created for item in away)
     plan = [job for job in plan if job.id in created]
-    wait_until(lambda: (now := queue.counts()).finished + now.dead == len(plan), "every job finished or dead")
-    assert queue.counts().dead == sum(job.fail_first == job.attempts for job in plan)
-    queue.close()
+    with engine.Queue("bench", url=server.url) as queue:
+        wait_until(lambda: (now := queue.counts()).finished + now.dead == len(plan), "every job finished or dead")
+        assert queue.counts().dead == sum(job.fail_first == job.attempts for job in plan)
     processes.stop(worker, log="worker-1.log")
     effects = jobs_of(rows_of(tmp_path / "worker-1.sink.jsonl", "effect"))
     assert sorted(effects) == sorted(job.id for job in plan if job.fail_first < job.attempts)
@@ -139,14 +139,13 @@ def test_by_hand_with_the_page_and_a_server_of_its_own(processes: Processes) -> 
     # the page offers our options, and not those that make no sense there
     assert all(field in page.get("/") for field in ("id_prefix", "seed", "rate"))
     worker = processes.start(*command.split(), log="worker.log")
-    queue = engine.Queue("bench", url=url)
-    for jobs in (100, 200):  # the second start with the same seed must not send the ids of the first again
-        assert page.post("/swarm", user_count="3", spawn_rate="3", host=url, seed="5", rate="80")["success"]
-        wait_until(lambda least=jobs: queue.counts().finished > least, f"{jobs} jobs finished")
-        assert page.total()["num_requests"] > 50 and page.faults() == []
-        page.post("/stop")
-    wait_until(lambda: (now := queue.counts()).waiting + now.active + now.delayed == 0, "all jobs done")
-    queue.close()
+    with engine.Queue("bench", url=url) as queue:
+        for jobs in (100, 200):  # the second start with the same seed must not send the ids of the first again
+            assert page.post("/swarm", user_count="3", spawn_rate="3", host=url, seed="5", rate="80")["success"]
+            wait_until(lambda least=jobs: queue.counts().finished > least, f"{jobs} jobs finished")
+            assert page.total()["num_requests"] > 50 and page.faults() == []
+            page.post("/stop")
+        wait_until(lambda: (now := queue.counts()).waiting + now.active + now.delayed == 0, "all jobs done")
     processes.stop(worker, log="worker.log")
     processes.stop(locust)
     with engine.Queue("bench", url=url) as gone, pytest.raises(engine.EngineError):

@@ -35,7 +35,8 @@ def ours_is_set_against_the_best_that_redelivers() -> Told:
     yield "last line", table.last_line(FOUND)
 
 
-def the_fastest_drain_is_first_and_what_loses_jobs_is_marked() -> Told:
+def the_fastest_drain_is_first() -> Told:
+    """And what loses jobs is marked."""
     run = {"date": "2026-01-01", "machine": "a machine", "repeat": 3, "redelivery_wait_s": 120.0}
     again = {"ironclaim": 8.04, "huey": None}
     page = table.markdown({"run": run, "found": FOUND, "redelivery_s": again, "missing": {"asynq": "needs Go"}})
@@ -43,7 +44,7 @@ def the_fastest_drain_is_first_and_what_loses_jobs_is_marked() -> Told:
 
 
 def test_what_was_found_is_told() -> None:
-    tells("bench/peers.txt", ours_is_set_against_the_best_that_redelivers, the_fastest_drain_is_first_and_what_loses_jobs_is_marked)
+    tells("bench/peers.txt", ours_is_set_against_the_best_that_redelivers, the_fastest_drain_is_first)
 
 
 def test_the_rate_is_that_of_the_middle() -> None:

@@ -1,9 +1,9 @@
 """`python -m bench scale` at a tiny size: every call of every dimension is measured, and leaves the queue as large."""
 
-import math
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,6 +14,7 @@ from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
 from engine.ops.looks import Count
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import TWO_CORES, silent
+from tests.golden import Told, answers, tells
 
 pytestmark = TWO_CORES
 
@@ -60,25 +61,26 @@ def test_a_fast_fill_makes_jobs_like_any_other(server: EmbeddedServer) -> None:
             meter.send("counts", call)
 
 
-def test_growth_is_the_exponent_over_the_last_decade() -> None:
-    assert math.isclose(scale.growth({10: 9.0, 100: 1.0, 1_000: 10.0}), 1.0)
-    assert math.isclose(scale.growth({100: 2.0, 10_000: 2.0}), 0.0)
-    # Too small to matter, or nothing to compare.
-    assert scale.growth({10: 0.01, 100: 0.1}) == scale.growth({10: 5.0}) == 0.0
+def growth_is_the_exponent_over_the_last_decade() -> Told:
+    """None of what is too small to matter, or of nothing to compare."""
+    times_ms = ({10: 9.0, 100: 1.0, 1_000: 10.0}, {100: 2.0, 10_000: 2.0}, {10: 0.01, 100: 0.1}, {10: 5.0})
+    yield from answers([(scale.growth, times_ms)])
 
 
-def test_a_call_misses_when_it_is_slow_or_grows(tmp_path: Path) -> None:
+def a_call_misses_when_it_is_slow_or_grows() -> Told:
     flat, slow, steep, own = ([0.1] * 19 + [9.0], [6.0] * 20, [1.0] * 20, [7.0] * 20)
     found = {"flat": {10: [0.1] * 20, 100: flat}, "slow": {10: slow, 100: slow}, "steep": {10: [0.1] * 20, 100: steep}}
     table = scale.rows({"lanes": {**found, OWN_BULK: {10: own, 100: own}}})
-    assert {row["call"]: row["met"] for row in table} == {"flat": True, "slow": False, "steep": False, OWN_BULK: True}
-    assert table[0]["most_ms"] == 9.0 and table[0]["p95_ms"] == 0.1
-    assert scale.last_line(table) == 'scale: slowest="slow" ms=6.00 (lanes) slope_max=1.00 ("steep", lanes) met=2/4'
+    yield "rows", table
+    yield "last line", scale.last_line(table)
     # Imported here, because matplotlib takes a second of each process that only collects this module.
-    from bench.micro.figure import draw_scale as draw
-    from bench.micro.figure import markdown
+    from bench.micro.figure import draw_scale, markdown
 
-    page = markdown(table, "a machine")
-    assert "| slow | 6.00 | 6.00 | 6.00 | 6.00 | 0.00 | **missed** |" in page and "| flat |" in page
-    draw(table, "a machine", tmp_path / "scale.png")
-    assert (tmp_path / "scale.png").stat().st_size > 10_000
+    yield "page", [line for line in markdown(table, "a machine").splitlines() if line.startswith("| ")]
+    with TemporaryDirectory() as folder:
+        draw_scale(table, "a machine", figure := Path(folder, "scale.png"))
+        yield "a figure", figure.stat().st_size > 10_000
+
+
+def test_what_grows_is_told() -> None:
+    tells("bench/scale.txt", growth_is_the_exponent_over_the_last_decade, a_call_misses_when_it_is_slow_or_grows)

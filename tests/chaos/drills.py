@@ -30,7 +30,7 @@ WORKERS = worker_names(3)
 CONSUMERS = consumer_names(1)
 WORKER_FAULTS = ("worker-kill", "worker-freeze")
 
-D = TypeVar("D", bound=Drill)
+D = TypeVar("D", bound=Frame[Any])
 
 
 def make_drill(folder: Path, *, seed: int, kinds: Sequence[str] = WORKER_FAULTS, **more: Any) -> tuple[Drill, Plan]:
@@ -77,7 +77,7 @@ def beside(meanwhile: Callable[[], bool]) -> Iterator[None]:
         watcher.join()
 
 
-def run(drill: Drill, meanwhile: Callable[[], bool] = lambda: True) -> None:
+def run(drill: Frame[Any], meanwhile: Callable[[], bool] = lambda: True) -> None:
     """Run the drill as the command does, and beside it `meanwhile`."""
     with beside(meanwhile), drill.interrupts:
         drill.run()

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from chaos.faults.base import Wait
+from chaos.faults.base import Wait, carry_out
+from chaos.plan import PlannedFault
 from chaos.watch import Token
 from engine import EngineError
-from record.history import HistoryFile
+from record.history import HistoryFile, load_file
 
 
 def token(job: str, fence: int, worker: str = "1") -> Token:
@@ -47,6 +48,15 @@ def again_and_again(over: threading.Event, act: Callable[[], object], every_s: f
     thread = threading.Thread(target=run)
     thread.start()
     return thread
+
+
+def carried_out(fault: Any, planned: PlannedFault, file: Path) -> tuple[list[dict[str, Any]], list[tuple[str, int]], int]:
+    """The rows of a fault that is carried out, the phases that began, each with its instant, and the instant of the heal."""
+    phases: list[tuple[str, int]] = []
+    harness = HistoryFile(file, proc=file.stem, role="harness")
+    healed_ns = carry_out(fault, planned, harness=harness, begin_phase=lambda name, t_ns: phases.append((name, t_ns)))
+    harness.close()
+    return [row for row in load_file(file).rows if row["kind"] == "fault"], phases, healed_ns
 
 
 class WorkerHistory:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from chaos import catalogue, plan
 from chaos.calibration import Samples, calibrate, judged
 from chaos.campaigns import mutants, nightly
 from chaos.capacity import figures, prediction
@@ -11,9 +12,11 @@ from chaos.capacity.options import DURATIONS, SIZES, quantity
 from chaos.capacity.prediction import ABOVE, BELOW, Prediction
 from chaos.capacity.request import Request
 from chaos.capacity.search import MET, MISSED, VOID, VOIDS_MAX, Tried, decide
+from chaos.channels import plan as channel_plan
 from chaos.channels.spec import ChannelSpec
 from chaos.judge import Verdict
 from chaos.spec import RunSpec
+from chaos.targets import spec as target_spec
 from reports.folder import loss_faults
 from tests.chaos import test_mutant_outcomes as of_mutants
 from tests.chaos import test_nightly as of_nights
@@ -89,6 +92,21 @@ def lost(topology: str, durability: str) -> object:
     return sorted(entry["fault"] for entry in derived["loss"]), loss_faults(list(derived["loss"]))
 
 
+def of_jobs(changes: dict[str, Any]) -> object:
+    return RunSpec(**{"id": "run", "seed": 1, **changes})
+
+
+def drawn(kind: str, load: str = catalogue.JOBS, topology: str = "embedded") -> object:
+    """A plan of this kind of fault; one that is no kind of such a run is refused with those that are."""
+    if load == catalogue.CHANNELS:
+        return channel_plan.draw(1, publishers=channel_plan.publisher_names(2), topology=topology, kinds=(kind,)).faults
+    return plan.draw(1, workers=plan.worker_names(3), topology=topology, kinds=(kind,), load=load).faults
+
+
+def drawn_of_targets(kind: str) -> object:
+    return target_spec.draw(7, workers=4, kinds=(kind,)).faults
+
+
 def of_channels(changes: dict[str, Any]) -> object:
     return ChannelSpec(**{"id": "run", "seed": 1, **changes})
 
@@ -107,6 +125,13 @@ CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
     (lost, [("embedded", ""), ("aof", "always"), ("aof", "everysec"), ("replica", "server"), ("sentinel", "server")]),
     (lost, [("sentinel", "replica"), ("cluster", "server"), ("cluster", "replica")]),
     (lost, [("sentinels", ""), ("aof", "replica"), ("sentinel", "everysec")]),
+    (
+        of_jobs,
+        [{"model": "resque"}, *[{"face": "http", **one} for one in ({"face": "grpc"}, {"model": "bull"}, {"topology": "aof"})]],
+    ),
+    (drawn, ["net-dwon", ("slot-move", catalogue.JOBS, "sentinel"), "app-kill", ("server-pause", catalogue.HTTP)]),
+    (drawn, [("worker-kill", catalogue.CHANNELS), ("snapshot-restore", catalogue.CHANNELS, "sentinel")]),
+    (drawn_of_targets, ["earthquake"]),
     (of_channels, [{"seed": -1}, {"publishers": 0}, {"rate": 0.01}]),
 )
 
@@ -142,9 +167,12 @@ def ended() -> Told:
         "others": Verdict("violated", {"J6": "violated"}, ("J6 violated: two",)),
         **{"unknown": with_checks(CAUGHT, J3="unknown"), "more": with_checks(CAUGHT, "lost", J4="violated")},
         "a doubt": with_checks(CAUGHT, "a row", ("open",), J4="unknown"),
+        **{"unmet": with_checks(CAUGHT, J3="valid"), "caught": CAUGHT, "nothing": UNKNOWN},
     }
     for name, found in missed.items():
         yield f"missed, {name}", mutants.missed(MUTANT, found)
+        # Only what proves nothing is drilled again; a false alarm of the clean engine stays one.
+        yield f"again, {name}", [of_mutants.result("a", mutant, found).again for mutant in (MUTANT, None)]
     known = {"caught": CAUGHT, "valid": VALID, "unknown": UNKNOWN}
     for names in ("caught valid", "valid valid", "caught caught", "caught unknown", "unknown unknown", "valid unknown", ""):
         results = [of_mutants.result("ab"[at], (MUTANT, None)[at], known[name]) for at, name in enumerate(names.split())]

@@ -15,14 +15,14 @@ import pytest
 
 from chaos import errors, mutants, plan, spec
 from chaos.faults import base, kills, leases
-from chaos.faults.base import Scene, Seen, carry_out, process_states
+from chaos.faults.base import Scene, Seen, process_states
 from chaos.faults.kills import WorkerKill
 from chaos.faults.leases import WorkerFreeze
 from chaos.processes import Child, Crew, send
 from chaos.watch import Token, Watch
 from engine.testing import start_guarded
-from record.history import HistoryFile, load_file
-from tests.chaos.histories import WorkerHistory, token, waiting
+from record.history import HistoryFile
+from tests.chaos.histories import WorkerHistory, carried_out, token, waiting
 
 A, B, C = token("a", 10), token("b", 11), token("c", 12)
 OTHERS = [token(job, 20, "2") for job in "abc"]
@@ -264,20 +264,14 @@ def test_a_frozen_worker_is_continued_also_when_the_witness_raises(stage: Stage,
         def witness(self) -> Seen:
             raise RuntimeError("interrupted")
 
-    harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
     with pytest.raises(RuntimeError, match="interrupted"):
-        carry_out(Broken(stage.scene, FREEZE), FREEZE, harness=harness, begin_phase=lambda name, t_ns: None)
+        carried_out(Broken(stage.scene, FREEZE), FREEZE, tmp_path / "harness.jsonl")
     assert stage.scene.wait(lambda: "T" not in process_states(stage.victim.pid), timeout_s=60)
 
 
 def test_four_rows_tell_the_story_of_a_fault_and_the_phases_start_at_its_instants(stage: Stage, tmp_path: Path) -> None:
     stage.others_take(*OTHERS)
-    phases: list[tuple[str, int]] = []
-    harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
-    healed_ns = carry_out(
-        WorkerKill(stage.scene, KILL), KILL, harness=harness, begin_phase=lambda name, t_ns: phases.append((name, t_ns))
-    )
-    rows = [row for row in load_file(tmp_path / "harness.jsonl").rows if row["kind"] == "fault"]
+    rows, phases, healed_ns = carried_out(WorkerKill(stage.scene, KILL), KILL, tmp_path / "harness.jsonl")
     assert [(row["stage"], row["result"]) for row in rows] == [(stage, "ok") for stage in ("inject", "witness", "heal", "healed")]
     assert {(row["fault"], row["name"], row["target"]) for row in rows} == {("1-worker-kill", "worker-kill", "worker-1")}
     assert rows[1]["items"] == base.items([A, B, C])

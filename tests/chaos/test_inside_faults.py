@@ -9,7 +9,7 @@ import pytest
 
 from bench import models
 from chaos import mutants
-from chaos.faults import clocks, disks, kills, leases
+from chaos.faults import clocks, disks, leases
 from tests.chaos.work_stage import LEASE_MS, TARGET, Stage, stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left")]
@@ -30,13 +30,10 @@ PRETENDED = ("server-clock-jump", "worker-clock-jump", "disk-slow", "dns-change"
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault that does nothing is not waited for."""
-    monkeypatch.setattr(clocks, "HOLD_S", 0.1)
-    monkeypatch.setattr(clocks, "CLOCK_TIMEOUT_S", 2.0)
-    monkeypatch.setattr(disks, "HOLD_S", {"always": 0.1, "everysec": 0.1})
-    monkeypatch.setattr(leases, "STRIKES_S", 2.0)
-    monkeypatch.setattr(kills, "GROWTH_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(leases, "CUTS_S", 0.5)
-    monkeypatch.setattr(leases, "ANSWER_TIMEOUT_S", 0.1)
+    brief = {"clocks.HOLD_S": 0.1, "clocks.CLOCK_TIMEOUT_S": 2.0, "disks.HOLD_S": {"always": 0.1, "everysec": 0.1}}
+    brief |= {"leases.STRIKES_S": 2.0, "kills.GROWTH_TIMEOUT_S": 1.0, "leases.CUTS_S": 0.5, "leases.ANSWER_TIMEOUT_S": 0.1}
+    for name, value in brief.items():
+        monkeypatch.setattr(f"chaos.faults.{name}", value)
 
 
 def unseen(work: Stage, name: str, target: str = TARGET, **more: Any) -> None:

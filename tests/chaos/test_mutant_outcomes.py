@@ -87,15 +87,6 @@ def result(name: str, mutant: Mutant | None, verdict: Verdict) -> Result:
 UNKNOWN = Verdict("unknown", {"J12": "unknown"}, ("J12 unknown: every limit had room all the time",))
 
 
-def test_only_what_proves_nothing_is_drilled_again() -> None:
-    assert not result("a", MUTANT, CAUGHT).again and result("b", None, UNKNOWN).again
-    assert result("a", MUTANT, UNKNOWN).again
-    assert not result("b", None, CAUGHT).again, "a false alarm stays one"
-    assert result("a", MUTANT, VALID).again, "a defect that nobody met"
-    assert result("a", MUTANT, with_checks(CAUGHT, J3="unknown")).again, "its own check could not decide"
-    assert not result("a", MUTANT, with_checks(CAUGHT, J3="valid")).again
-
-
 def test_each_mutant_names_checks_and_faults_that_exist() -> None:
     known = {check.id for check in CHECKS}
     for name, planted in every().items():

@@ -9,9 +9,9 @@ import redis
 from chaos import catalogue, probe, processes, toxiproxy
 from chaos.errors import HarnessError
 from chaos.faults import FAULTS, network_base
-from chaos.faults.base import Scene, Seen, carry_out
+from chaos.faults.base import Scene, Seen
 from chaos.plan import NETWORK_FAULT_NAMES, PlannedFault
-from record.history import HistoryFile, load_file
+from tests.chaos.histories import carried_out
 from tests.chaos.network_stage import LEASE_MS, TARGETS, Stage, planned
 from tests.chaos.network_stage import stage as stage
 
@@ -48,14 +48,11 @@ def unseen(stage: Stage, name: str) -> tuple[Seen, Seen]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fault_is_witnessed_and_healed(name: str, stage: Stage, tmp_path: Path) -> None:
-    harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
-    phases: list[str] = []
-    carry_out(stage.make(name), planned(name), harness=harness, begin_phase=lambda phase, t_ns: phases.append(phase))
-    rows = [row for row in load_file(tmp_path / "harness.jsonl").rows if row["kind"] == "fault"]
+    rows, phases, _ = carried_out(stage.make(name), planned(name), tmp_path / "harness.jsonl")
     stages = [(row["stage"], row["result"], row["target"]) for row in rows]
     assert stages == [(one, "ok", TARGETS) for one in ("inject", "witness", "heal", "healed")], rows
     assert [row["t_ns"] for row in rows] == sorted(row["t_ns"] for row in rows)
-    assert phases == [name, f"recover-{name}"]
+    assert [phase for phase, _ in phases] == [name, f"recover-{name}"]
     for target in TARGETS.split(","):
         shown = stage.network._client.show(target)
         assert (shown["enabled"], shown["toxics"]) == (True, [])
@@ -166,9 +163,8 @@ def test_a_fault_is_healed_also_when_the_witness_raises(stage: Stage, tmp_path: 
         raise HarnessError("interrupted by SIGINT")
 
     monkeypatch.setattr(fault, "witness", interrupted)
-    harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
     with pytest.raises(HarnessError, match="interrupted"):
-        carry_out(fault, planned("net-down"), harness=harness, begin_phase=lambda name, t_ns: None)
+        carried_out(fault, planned("net-down"), tmp_path / "harness.jsonl")
     assert probe.ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
 
 

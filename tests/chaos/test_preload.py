@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,11 @@ print(json.dumps({**told, "loopback": address("127.0.0.1")}))
 """
 
 
-class Process:
+def started(environment: dict[str, str]) -> Callable[[], dict[str, Any]]:
     """A process with the library, which tells of itself when it is asked."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        command, env = [sys.executable, "-c", TOLD, HOST], {**os.environ, **environment}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-
-    def told(self) -> dict[str, Any]:
-        answer, _ = self._process.communicate("now\n", timeout=300)
-        return json.loads(answer)
+    command, env = [sys.executable, "-c", TOLD, HOST], {**os.environ, **environment}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    return lambda: json.loads(process.communicate("now\n", timeout=300)[0])
 
 
 @pytest.fixture
@@ -55,7 +51,7 @@ def preload(tmp_path: Path) -> Preload:
 
 
 def test_nothing_changes_until_a_fault_says_so(preload: Preload) -> None:
-    told = Process(preload.environment("one")).told()
+    told = started(preload.environment("one"))()
     assert abs(told["wall_ns"] - time.time_ns()) < 60e9
     assert abs(told["monotonic_ns"] - time.monotonic_ns()) < 60e9
     assert (told["host"], told["loopback"]) == ("", "127.0.0.1")
@@ -63,36 +59,36 @@ def test_nothing_changes_until_a_fault_says_so(preload: Preload) -> None:
 
 @pytest.mark.parametrize("jump_s", [3_600, -3_600])
 def test_the_wall_clock_of_a_running_process_jumps_and_no_other_clock(preload: Preload, jump_s: int) -> None:
-    one, other = Process(preload.environment("one")), Process(preload.environment("other"))
+    one, other = started(preload.environment("one")), started(preload.environment("other"))
     preload.set_wall_offset_ns("one", jump_s * 1_000_000_000)
-    told = one.told()
+    told = one()
     assert abs(told["wall_ns"] - time.time_ns() - jump_s * 1e9) < 60e9
     assert abs(told["monotonic_ns"] - time.monotonic_ns()) < 60e9
-    assert abs(other.told()["wall_ns"] - time.time_ns()) < 60e9
+    assert abs(other()["wall_ns"] - time.time_ns()) < 60e9
 
 
 def test_syncs_take_longer(preload: Preload) -> None:
-    one = Process(preload.environment("one"))
+    one = started(preload.environment("one"))
     preload.set_sync_delay_ns("one", 300_000_000)
-    assert min(one.told()["took_ns"]) >= 300_000_000
+    assert min(one()["took_ns"]) >= 300_000_000
 
 
 def test_a_host_name_leads_to_another_address_in_processes_that_run_and_in_those_to_come(preload: Preload) -> None:
     preload.lead_to("127.0.0.1")
-    one, two = Process(preload.environment("one")), Process(preload.environment("two"))
-    assert one.told()["host"] == "127.0.0.1"
+    one, two = started(preload.environment("one")), started(preload.environment("two"))
+    assert one()["host"] == "127.0.0.1"
     preload.lead_to("127.0.0.2")
-    assert two.told()["host"] == Process(preload.environment("three")).told()["host"] == "127.0.0.2"
+    assert two()["host"] == started(preload.environment("three"))()["host"] == "127.0.0.2"
 
 
 def test_a_pretence_changes_nothing(tmp_path: Path) -> None:
     pretence = Preload(library.build(print), tmp_path, pretend=True)
     pretence.lead_to("127.0.0.1")
-    one = Process(pretence.environment("one"))
+    one = started(pretence.environment("one"))
     pretence.set_wall_offset_ns("one", 3_600_000_000_000)
     pretence.set_sync_delay_ns("one", 5_000_000_000)
     pretence.lead_to("127.0.0.2")
-    told = one.told()
+    told = one()
     assert abs(told["wall_ns"] - time.time_ns()) < 60e9 and told["host"] == "127.0.0.1"
 
 

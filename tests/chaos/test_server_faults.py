@@ -23,12 +23,9 @@ STAGES = {"inject", "witness", "heal", "healed"}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults stay for as long as takes to see them."""
-    monkeypatch.setattr(server, "PAUSE_S", 1.0)
-    monkeypatch.setattr(commands, "OOM_HOLD_S", 0.3)
-    monkeypatch.setattr(commands, "HOLD_S", 0.3)
-    monkeypatch.setattr(commands, "STORM_S", 0.5)
-    monkeypatch.setattr(server, "DOWN_S", 0.3)
-    monkeypatch.setattr(snapshot_restore, "LOST_LOAD_S", 0.5)
+    brief = {"server.PAUSE_S": 1.0, "server.DOWN_S": 0.3, "snapshot_restore.LOST_LOAD_S": 0.5}
+    for name, value in (brief | {"commands.OOM_HOLD_S": 0.3, "commands.HOLD_S": 0.3, "commands.STORM_S": 0.5}).items():
+        monkeypatch.setattr(f"chaos.faults.{name}", value)
 
 
 def seen_in_full(found: TopologyStage, name: str) -> dict[str, str]:

@@ -52,13 +52,6 @@ def test_channels_leave_out_what_needs_one_server_or_a_proxy_for_each() -> None:
     for seed in range(20):
         faults = channel_plan.draw(seed, publishers=publishers, topology="sentinel", minutes=1).faults
         assert {one.name for one in faults} <= set(fitting("sentinel", catalogue.CHANNELS)) and len(faults) <= FAULTS_A_MINUTE
-    with pytest.raises(HarnessError, match="snapshot-restore"):
-        channel_plan.draw(1, publishers=publishers, topology="sentinel", kinds=("snapshot-restore",))
-
-
-def test_a_fault_of_another_topology_is_refused() -> None:
-    with pytest.raises(HarnessError, match=r"^fault 'slot-move' does not exist; choose from worker-kill, .*primary-kill"):
-        draw(1, workers=WORKERS, topology="sentinel", kinds=("slot-move",))
     assert not set(NETWORK_FAULT_NAMES) & set(fitting("cluster"))
 
 

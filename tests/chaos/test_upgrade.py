@@ -1,5 +1,6 @@
 """The drill of a rolling upgrade: who gets which engine, and what is done to workers of both."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,18 +29,24 @@ def test_the_plan_of_a_seed_hits_both_engines_alike() -> None:
     assert all((number_of(target) + number_of(other)) % 2 for _, target, other in FAULTS if other)
 
 
-def test_each_process_runs_its_own_engine_and_the_harness_of_the_checkout(tmp_path: Path) -> None:
-    history = tmp_path / "history"
-    history.mkdir()
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[UpgradeCrew]:
+    (history := tmp_path / "history").mkdir()
+    manifest, watch = HistoryFile(history / "manifest.jsonl", proc="manifest", role="harness"), Watch(history)
+    yield UpgradeCrew(
+        RunSpec(id="upgrade", seed=5, rate_per_s=90), lambda name: "redis://nowhere", history, tmp_path, manifest, watch
+    )
+    watch.close()
+    manifest.close()
+
+
+def test_each_process_runs_its_own_engine_and_the_harness_of_the_checkout(crew: UpgradeCrew, tmp_path: Path) -> None:
     for name in (OLD_ENGINE, NEW_ENGINE):
         package = tmp_path / name / "engine"
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
         (package / "__main__.py").write_text(ENGINE)
     (tmp_path / OLD_ENGINE / "engine" / "recorder.py").touch()
-    spec = RunSpec(id="upgrade", seed=1)
-    manifest, watch = HistoryFile(history / "manifest.jsonl", proc="manifest", role="harness"), Watch(history)
-    crew = UpgradeCrew(spec, lambda name: "redis://nowhere", history, tmp_path, manifest, watch)
     for name, engine in (("worker-1", OLD_ENGINE), ("worker-6", NEW_ENGINE)):
         child = crew.start_worker(name)
         assert child.process.wait(300) == 0
@@ -47,14 +54,10 @@ def test_each_process_runs_its_own_engine_and_the_harness_of_the_checkout(tmp_pa
         assert str(tmp_path / engine / "engine" / "__main__.py") in told
         assert f"{ROOT / 'bench' / '__init__.py'}" in told and f"'{name}'" in told
         # An engine that has a recorder of its own is told by its option.
-        assert (f"'--history', '{history / name}.jsonl'" in told) is (engine == OLD_ENGINE)
-    watch.close()
-    manifest.close()
+        assert (f"'--history', '{crew.history / name}.jsonl'" in told) is (engine == OLD_ENGINE)
 
 
-def test_both_producers_share_the_rate_and_no_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest, watch = HistoryFile(tmp_path / "manifest.jsonl", proc="manifest", role="harness"), Watch(tmp_path)
-    crew = UpgradeCrew(RunSpec(id="upgrade", seed=5, rate_per_s=90), lambda name: "url", tmp_path, tmp_path, manifest, watch)
+def test_both_producers_share_the_rate_and_no_ids(crew: UpgradeCrew, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(crew, "_start", lambda name, role, command, environment: asked.append(command))
     for name in ("producer-1", "producer-2"):
@@ -62,8 +65,6 @@ def test_both_producers_share_the_rate_and_no_ids(tmp_path: Path, monkeypatch: p
     seeds = [command[command.index("--seed") + 1] for command in asked]
     assert seeds[0] != seeds[1]
     assert [command[command.index("--rate") + 1] for command in asked] == ["45", "45"]
-    watch.close()
-    manifest.close()
 
 
 @pytest.mark.slow

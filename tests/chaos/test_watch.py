@@ -43,28 +43,17 @@ def test_a_file_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     assert tail.read() == [{"a": 1}] and tail.read() == []
 
 
-def test_a_torn_last_line_waits_for_its_rest(tmp_path: Path) -> None:
-    path = tmp_path / "one.jsonl"
-    tail = Tail(path)
-    with path.open("a", buffering=1) as file:
-        file.write('{"a":1}\n{"b":')
-        file.flush()
-        assert tail.read() == [{"a": 1}] and tail.read() == []
-        file.write('2}\n{"c":3}\n')
-        assert tail.read() == [{"b": 2}, {"c": 3}]
-    assert tail.corrupt_lines == 0
-
-
 def test_every_cut_of_a_file_gives_the_same_rows(tmp_path: Path) -> None:
     text = b'{"a":1}\n{"b":"\xc3\xa9"}\n{"c":3}\n'
     for cut in range(len(text) + 1):
         path = tmp_path / f"cut-{cut}.jsonl"
         path.write_bytes(text[:cut])
         tail = Tail(path)
-        rows = tail.read()
+        # A torn last line waits for its rest.
+        rows = tail.read() + tail.read()
         with path.open("ab") as file:
             file.write(text[cut:])
-        assert rows + tail.read() == [{"a": 1}, {"b": "é"}, {"c": 3}]
+        assert rows + tail.read() == [{"a": 1}, {"b": "é"}, {"c": 3}] and tail.corrupt_lines == 0
 
 
 def test_lines_that_are_no_objects_are_counted(tmp_path: Path) -> None:

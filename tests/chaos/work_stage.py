@@ -11,7 +11,7 @@ from typing import Any
 
 from bench import models
 from chaos.faults import FAULTS
-from chaos.faults.base import Scene, carry_out
+from chaos.faults.base import Scene
 from chaos.network import Network
 from chaos.plan import KILLING, PRODUCER, PlannedFault
 from chaos.preload import control, library
@@ -19,9 +19,9 @@ from chaos.processes import Crew, send
 from chaos.spec import RunSpec
 from chaos.topology import Setting, make
 from chaos.watch import Watch
-from record.history import HistoryFile, load_file
+from record.history import HistoryFile
 from record.recorder import Recorder
-from tests.chaos.histories import again_and_again, waiting
+from tests.chaos.histories import again_and_again, carried_out, waiting
 from tests.chaos.network_stage import program
 
 LEASE_MS, TARGET = 3_000, "worker-1"
@@ -54,12 +54,8 @@ class Stage:
 
     def carry_out(self, name: str, target: str = TARGET, **more: Any) -> dict[str, tuple[bool, str]]:
         """Carry a fault out; what each of its stages saw."""
-        with_file = self.folder / f"harness-{name}.jsonl"
-        harness = HistoryFile(with_file, proc="harness", role="harness")
         fault = self.fault(name, target, **more)
-        carry_out(fault, planned(name, target), harness=harness, begin_phase=lambda name, t_ns: None)
-        harness.close()
-        self.rows = [row for row in load_file(with_file).rows if row["kind"] == "fault"]
+        self.rows, *_ = carried_out(fault, planned(name, target), self.folder / f"harness-{name}.jsonl")
         return {row["stage"]: (row["result"] == "ok", row["detail"]) for row in self.rows}
 
 

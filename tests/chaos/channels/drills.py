@@ -20,10 +20,3 @@ def make_drill(folder: Path, *, seed: int, kinds: tuple[str, ...] = FAULT_NAMES,
     drill = prepared(made, folder)
     assert isinstance(drill, ChannelDrill)
     return drill
-
-
-def run(drill: ChannelDrill) -> None:
-    """Run the drill as the command does, with the spec that the judge reads."""
-    with drill.interrupts:
-        drill.run()
-    drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")

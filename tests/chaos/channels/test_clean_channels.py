@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from chaos.channels.drill import ChannelDrill
-from tests.chaos.channels.drills import make_drill, run
+from tests.chaos.channels.drills import make_drill
+from tests.chaos.drills import carried_out
 from tests.chaos.judged import TIMEOUT, check_verdicts, drilled
 
 pytestmark = TIMEOUT
@@ -15,9 +16,8 @@ pytestmark = TIMEOUT
 
 def make(folder: Path) -> ChannelDrill:
     """Carry out one short drill."""
-    short = make_drill(folder, seed=1, kinds=("net-reply-lost", "subscriber-kill", "snapshot-restore"), last_ms=24_000)
-    run(short)
-    return short
+    kinds = ("net-reply-lost", "subscriber-kill", "snapshot-restore")
+    return carried_out(make_drill(folder, seed=1, kinds=kinds, last_ms=24_000))
 
 
 @pytest.mark.slow

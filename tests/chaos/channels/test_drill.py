@@ -10,7 +10,8 @@ from chaos.channels.drill import ChannelDrill
 from chaos.channels.plan import FAULT_NAMES, KILL, RESTORE
 from chaos.targets.faults import is_gone
 from record.history import load_file
-from tests.chaos.channels.drills import make_drill, run
+from tests.chaos.channels.drills import make_drill
+from tests.chaos.drills import carried_out
 
 pytestmark = pytest.mark.slow
 
@@ -20,8 +21,7 @@ Rows = list[dict]
 @pytest.fixture(scope="module")
 def drilled(tmp_path_factory: pytest.TempPathFactory) -> ChannelDrill:
     """One drill for all the tests that only read its history."""
-    drill = make_drill(tmp_path_factory.mktemp("runs"), seed=1, last_ms=20_000)
-    run(drill)
+    drill = carried_out(make_drill(tmp_path_factory.mktemp("runs"), seed=1, last_ms=20_000))
     assert drill.errors == []
     return drill
 
@@ -115,6 +115,5 @@ def test_nothing_is_left_behind(drilled: ChannelDrill, files: dict[str, Rows]) -
 
 def test_a_drill_that_cannot_start_its_subscribers_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chaos.channels.crew.ChannelCrew._common", lambda self, name: ["--nonsense"])
-    drill = make_drill(tmp_path, seed=1, kinds=())
-    run(drill)
+    drill = carried_out(make_drill(tmp_path, seed=1, kinds=()))
     assert drill.errors[0].startswith("unplanned exit of ") and not drill.loaded

@@ -11,10 +11,10 @@ from chaos import mutants, processes
 from chaos.channels import faults as channel_faults
 from chaos.channels.faults import FAULTS
 from chaos.faults import server, snapshot_restore
-from chaos.faults.base import carry_out
-from record.history import HistoryFile, load_file
+from record.history import load_file
 from tests.chaos.channels.stage import CHANNEL, Stage, planned
 from tests.chaos.channels.stage import stage as stage
+from tests.chaos.histories import carried_out
 
 
 @pytest.fixture(autouse=True)
@@ -23,17 +23,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_restore, "LOST_LOAD_S", 0.5)
 
 
-def stages(path: Path) -> list[dict[str, Any]]:
-    return [row for row in load_file(path).rows if row["kind"] == "fault"]
-
-
-def carried_out(stage: Stage, name: str, folder: Path, delay_ms: int = 0) -> list[dict[str, Any]]:
+def seen_in_full(stage: Stage, name: str, folder: Path, delay_ms: int = 0) -> list[dict[str, Any]]:
     """The rows of a fault, each of whose stages was seen, in their order."""
     folder.mkdir()
-    harness = HistoryFile(folder / "fault.jsonl", proc="fault", role="harness")
     fault = planned(name, delay_ms)
-    carry_out(FAULTS[name](stage.scene, fault), fault, harness=harness, begin_phase=lambda phase, t_ns: None)
-    rows = stages(folder / "fault.jsonl")
+    rows, *_ = carried_out(FAULTS[name](stage.scene, fault), fault, folder / "fault.jsonl")
     usual = [(one, "ok") for one in ("inject", "witness", "heal", "healed")]
     assert [(row["stage"], row["result"]) for row in rows] == usual, rows
     assert [row["t_ns"] for row in rows] == sorted(row["t_ns"] for row in rows)
@@ -76,7 +70,7 @@ def test_a_server_that_ends_comes_back_with_everything(stage: Stage, tmp_path: P
         if len(seen) == len(server.SIGNALS):
             break
         before = stage.scene.keyspace.clocks()[CHANNEL]
-        rows = carried_out(stage, "server-restart", tmp_path / str(delay_ms), delay_ms)
+        rows = seen_in_full(stage, "server-restart", tmp_path / str(delay_ms), delay_ms)
         assert (stage.scene.keyspace.clocks()[CHANNEL] or 0) >= (before or 0)
         seen.add(rows[0]["detail"].split()[0])
     assert seen == {number.name for number in server.SIGNALS}
@@ -108,7 +102,7 @@ def test_a_server_that_goes_back_to_a_snapshot_is_seen_in_its_clocks(stage: Stag
     fault = stage.make("snapshot-restore")
     injected = fault.inject()
     # The snapshot stands before all that may be lost.
-    row = [row for row in stages(stage.folder / "harness.jsonl") if row["stage"] == "snapshot"][-1]
+    row = [row for row in load_file(stage.folder / "harness.jsonl").rows if row["stage"] == "snapshot"][-1]
     assert (row["fault"], row["name"], row["result"]) == ("1-snapshot-restore", "snapshot-restore", "ok")
     assert row["t_ns"] < injected.t_ns
     published = load_file(stage.folder / "publisher-1.jsonl").rows

@@ -197,10 +197,16 @@ def test_a_long_run_extends_its_lock(adapter: Adapter, port: int) -> None:
     assert extended["items"][0]["deadline_ms"] > claimed["items"][0]["deadline_ms"] + 2_400
 
 
-def test_a_killed_worker_leaves_the_rows_of_what_it_had_in_hand(adapter: Adapter) -> None:
+def at_work(adapter: Adapter, work_ms: int) -> subprocess.Popen[bytes]:
+    """A worker with a job in hand that takes so long."""
     process = adapter.work()
-    adapter.produce((({"index": 0, "work_ms": 60_000}, {}),))
+    adapter.produce((({"index": 0, "work_ms": work_ms}, {}),))
     wait_until(lambda: [row for row in adapter.rows("node-worker-1") if row["f"] == "handle"], "a run")
+    return process
+
+
+def test_a_killed_worker_leaves_the_rows_of_what_it_had_in_hand(adapter: Adapter) -> None:
+    process = at_work(adapter, 60_000)
     process.send_signal(signal.SIGKILL)
     process.wait()
     last = adapter.rows("node-worker-1")[-1]
@@ -208,9 +214,7 @@ def test_a_killed_worker_leaves_the_rows_of_what_it_had_in_hand(adapter: Adapter
 
 
 def test_a_worker_that_is_told_to_stop_finishes_what_it_runs(adapter: Adapter) -> None:
-    process = adapter.work()
-    adapter.produce((({"index": 0, "work_ms": 600}, {}),))
-    wait_until(lambda: [row for row in adapter.rows("node-worker-1") if row["f"] == "handle"], "a run")
+    process = at_work(adapter, 600)
     process.terminate()
     assert process.wait(120) == 0
     assert [row["items"][0]["result"] for row in adapter.completed("node-worker-1", "finish")] == ["ok"]
