@@ -86,7 +86,8 @@ STORIES: dict[str, tuple[int, int, Callable[[Watched, Snapshot], Snapshot]]] = {
 def test_what_is_recorded(ironclaim_url: str, tmp_path: Path) -> None:
     told: list[str] = []
     for story, (waiting, delayed, beside) in STORIES.items():
-        with Watched(f"q{len(told)}", url=ironclaim_url) as queue:
+        queue = Watched(f"q{len(told)}", url=ironclaim_url)
+        with queue:
             enqueue(queue, waiting)
             enqueue(queue, delayed, delay_ms=3_600_000)
             queue.beside = partial(beside, queue)
