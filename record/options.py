@@ -1,5 +1,5 @@
 """Options of the harness's and the judge's command lines. Each is declared once: that of a field of a spec at
-the field, with its bounds and its help. Standard library alone, because the judge has it, too."""
+the field, with its bounds and its help. It needs next to nothing else, because the judge has it, too."""
 
 from __future__ import annotations
 
