@@ -81,6 +81,9 @@ class Option:
     def read(self, text: str) -> Any:
         """The value of a text. Raises Wrong."""
         try:
+            # Python reads 1_0 and +1, too: a slip of the hand is no other number.
+            if self.kind is int and not text.removeprefix("-").isdecimal():
+                raise ValueError
             value = self.kind(text)
         except ValueError as error:
             raise Wrong(f"{self.name} is {text!r}: it must be {self.bound or error}") from None

@@ -97,7 +97,7 @@ def fitting(length: int) -> tuple[str, *tuple[int, ...]]:
 
 #: Functions, and what each is called with: one argument, or a tuple of them.
 CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
-    (seed.SEED.read, ("0", "00", "-1", "1.5", "", "9007199254740991", "9007199254740992", "0" * 16, "0" * 17)),
+    (seed.SEED.read, ("0", "00", "-1", "1.5", "1_0", "+5", " 5", "", "9007199254740991", "9007199254740992", "0" * 16, "0" * 17)),
     (bench.rows, ("0", "1", "0.9", "1e9", "1000000001", "x")),
     (setting, ("spark.a=b", "spark.a", "a=b", " spark.a = b=c ", "spark.a=", "spark.master=x")),
     (setting, ("spark.driver.memory=4", "spark.driver.memory=4g")),
