@@ -345,6 +345,8 @@ def test_workers_leave_their_ends_of_batches_and_from_child_processes(queue: Que
 
 async def test_asyncio_reads_and_sets_it(ironclaim_url: str) -> None:
     async with AsyncQueue("aio", url=ironclaim_url) as queue:
+        await queue.history.on(age_ms=1)
+        assert await queue.history.rule() == HistoryRule(10_000, 1, 0, ())
         await queue.history.on(50, names=["a"], age_ms=timedelta(hours=1), payload_bytes=100)
         assert await queue.history.rule() == HistoryRule(50, 3_600_000, 100, ("a",))
         await queue.enqueue("a", {"n": 1}, id="j")

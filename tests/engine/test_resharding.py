@@ -571,6 +571,8 @@ def test_a_dead_child_takes_what_it_lacks_with_it_but_no_parent_that_has_finishe
     assert led() == before and desk.run(DropTaken(1)).count == 1 and led() == {}
     assert desk.begin().run(PutJobs("from", 1, taken.items)).left_out == 0
     assert led() == {"lacks:child": {b"p"}, "lost:p": {b"child"}}
+    desk.begin().redis.set(f"{desk.keys.prefix}lacks:child", "a text")
+    assert desk.run(PutJobs("from", 1, taken.items)).left_out == 0 and led() == {}
 
 
 def test_a_job_that_was_claimed_after_a_take_was_cut_off_is_no_part_of_the_batch(desk: Desk) -> None:

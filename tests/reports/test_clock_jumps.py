@@ -9,8 +9,6 @@ from tests.reports.conftest import Checked, RowsOf
 from tests.reports.good_run import healthy
 from tests.reports.story import END_S, Story, Token, srv_ms
 
-pytestmark = pytest.mark.slow
-
 Found = set[tuple[str, str, str]]
 
 JUMP = "3-server-clock-jump"
@@ -58,12 +56,14 @@ def missed_ticks(story: Story) -> dict[str, Found]:
     return {"gap:72000": {("J15", "tick missed", "violated")}, **late}
 
 
+@pytest.mark.slow
 def test_of_the_ticks_that_a_clock_has_jumped_over_the_last_hundred_fire_at_once(story: Story, rows_of: RowsOf) -> None:
     """In the first tier the run of `test_loss` has such a jump."""
     expected = missed_ticks(story)
     assert rows_of(story.write(), "J15") == expected
 
 
+@pytest.mark.slow
 def test_a_clock_that_goes_back_keeps_ticks_waiting_only_until_it_is_set_right(story: Story, rows_of: RowsOf) -> None:
     """What is due at 41 s is reached when the clock is right again, at 46.5 s."""
     jump(story, -3_600_000)
@@ -74,7 +74,8 @@ def test_a_clock_that_goes_back_keeps_ticks_waiting_only_until_it_is_set_right(s
     assert rows_of(story.write(), "J15") == {"slow:1000": {("J15", "tick late", "violated")}}
 
 
-def test_a_renewal_keeps_the_end_that_a_lease_had_before_the_clock_went_back(story: Story, rows_of: RowsOf) -> None:
+def test_a_clock_that_goes_back_makes_leases_longer_and_claims_early_by_as_much(story: Story, rows_of: RowsOf) -> None:
+    """A renewal keeps the end that its lease had before."""
     jump(story, -180_000)
 
     def lease(job: str, at: float, *, off_ms: int = 0, more_ms: int = 0) -> int:
@@ -93,13 +94,19 @@ def test_a_renewal_keeps_the_end_that_a_lease_had_before_the_clock_went_back(sto
     for job, more_ms in (("kept", 0), ("longer", 1_000)):
         renewed(job, 42.0, lease(job, 40.0) + more_ms)
     lease("claimed-for-longer", 42.0, off_ms=-180_000, more_ms=1_000)
-    too_long = {("J21", "lease too long", "violated")}
-    assert rows_of(story.write(), "J21") == {"longer": too_long, "claimed-for-longer": too_long}
+    for job, early_ms in (("soon", 179_000), ("sooner", 181_000)):
+        story.enqueue(job, 38.0)
+        now_ms = srv_ms(42.0) - 180_000
+        story.claim("worker-1", job, 42.0, srv_us=now_ms * 1_000, told={"due_ms": now_ms + early_ms}, deadline_ms=now_ms + 9_000)
+    too_long, early = {("J21", "lease too long", "violated")}, {("J8", "early", "violated")}
+    found = rows_of(story.write(), "J8", "J21")
+    assert found == {"longer": too_long, "claimed-for-longer": too_long, "sooner": early}
 
 
 OLDER = [({"kept": 39.0}, 1_000_000), ({"before": 39.0, "after": 47.0}, 3_600_000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "jump_ms"), OLDER, ids=["older", "gone"])
 def test_a_result_is_older_by_the_jump(story: Story, checked: Checked, jobs: dict[str, float], jump_ms: int) -> None:
     """It is kept for half an hour at least, and may be gone where the clock has jumped over its time."""
@@ -112,15 +119,7 @@ def test_a_result_is_older_by_the_jump(story: Story, checked: Checked, jobs: dic
     assert verdict == "violated" and why.startswith(f"{[*jobs][-1]} gave a caller no result")
 
 
-def test_a_claim_may_be_early_by_as_much_as_the_clock_went_back(story: Story, rows_of: RowsOf) -> None:
-    jump(story, -180_000)
-    for job, early_ms in (("soon", 179_000), ("sooner", 181_000)):
-        story.enqueue(job, 38.0)
-        now_ms = srv_ms(42.0) - 180_000
-        story.claim("worker-1", job, 42.0, srv_us=now_ms * 1_000, told={"due_ms": now_ms + early_ms}, deadline_ms=now_ms + 9_000)
-    assert rows_of(story.write(), "J8") == {"sooner": {("J8", "early", "violated")}}
-
-
+@pytest.mark.slow
 def test_a_jump_of_a_size_that_nobody_has_seen_proves_nothing(story: Story, checked: Checked) -> None:
     """Nor does what it may excuse."""
     jump(story, 120_000, seen=False)

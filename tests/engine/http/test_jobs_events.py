@@ -97,6 +97,8 @@ def test_a_listener_takes_what_is_after_the_last_event_that_was_seen() -> None:
     for place in ((5, 9), (7, 1), (7, 2), (7, 10), (8, 0)):
         listener.tell(place, f"{place[0]}-{place[1]} ".encode())
     assert listener.take((7, 2)) == b"7-10 8-0 " and not listener.waiting
+    behind = [listener.tell((9, at), b"") or listener.behind for at in range(1_001)]
+    assert behind == [False] * 1_000 + [True]
 
 
 async def test_many_listeners_are_woken_some_at_a_time(ironclaim_url: str) -> None:

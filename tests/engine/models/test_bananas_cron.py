@@ -119,6 +119,9 @@ def test_the_lock_of_a_schedule_is_the_one_on_the_wire(desk: BananasDesk) -> Non
     desk.redis.delete(key)
     following = locks.acquire("cron:s")
     assert following is not None and following.fence > lock.fence
+    # Of a lock whose renewals were lost, the first one counts.
+    desk.redis.hdel(desk.keys.lock("cron:s"), "renewal")
+    assert locks.extend(following, ttl_ms=600_000).renewals == 1 and (desk.ttl_s(key) or 0) > 300
 
 
 @pytest.mark.feature("BN20", model="bananas")

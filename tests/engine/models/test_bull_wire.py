@@ -167,6 +167,8 @@ def test_due_jobs_come_by_time_and_then_by_their_whole_id(client: redis.Redis) -
     assert wired(client, "due", 100) == ids and wired(client, "due", 13) == ids
     assert wired(client, "due", 3) == ids[:3] and wired(client, "due", 1) == ids[:1]
     assert wired(client, "next_due_ms") == str(NOW_MS - 6)
+    client.zadd(ROOT + "delayed", {str(id): id for id in (3, 1, 2)})
+    assert wired(client, "due", 2) == ["1", "2"]
 
 
 @pytest.mark.parametrize(("score", "due", "next_ms"), [
