@@ -286,6 +286,7 @@ def test_the_rarest_day_is_found_and_a_time_beyond_the_calendar_is_an_error() ->
     """29 February is a Sunday in 2088 and 2128, with 2100 between them."""
     rare = read_cron("0 0 29 2 */7")
     assert list(ticks(rare, seconds(date(2088, 3, 1)), seconds(date(2129, 1, 1)))) == [seconds(date(2128, 2, 29))]
+    assert read_cron("0 0 31 12 *").first(seconds(date(9999, 1, 1))) == seconds(date(9999, 12, 31)), "its last day"
     known = calendar(Timing(cron="0 0 29 2 *", zone="Europe/Berlin"))
     for after_ms in (253_402_300_800_000, 10**18, 10**30):
         refused(Unreadable, "", known.after, after_ms, 0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, ConnectOptions, DataLoss, Malformed, Queue, UnsupportedFeature, Worker, models
+from engine import AsyncQueue, ConnectOptions, DataLoss, Queue, UnsupportedFeature, Worker, models
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.processes import kill
 from tests.engine.ops import Beat, NoteEra
@@ -317,8 +317,6 @@ def test_old_keyspaces_say_that_they_cannot_tell(ironclaim_url: str) -> None:
     for model in (models.Bull(), models.Bridge(), models.Mosquito()):
         with Queue("q", model, url=ironclaim_url) as queue:
             refused(UnsupportedFeature, "no sequence", queue.on_data_loss, print)
-    with Queue("q", url=ironclaim_url) as queue:
-        refused(Malformed, "callback", queue.on_data_loss, None)
 
 
 async def test_a_new_connection_of_an_asyncio_queue_asks_what_is_missing(ironclaim_url: str, client: Any) -> None:

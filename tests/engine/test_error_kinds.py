@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Job, Malformed, Queue, Worker
-from engine.queue.looks import NO_ERROR, JobInfo, error_groups, error_kind, main_line
-from tests.engine.helpers.producing import refused, some_handlers
+from engine import Job, Queue, Worker
+from engine.queue.looks import NO_ERROR, JobInfo, PageRequest, Selection, error_groups, error_kind, listing, main_line, selection
+from tests.engine.helpers.producing import some_handlers
 from tests.walks import examples
 
 HEX = "0123456789abcdef"
@@ -139,10 +139,12 @@ def test_a_group_is_changed_as_it_is_counted(queue: Queue) -> None:
     assert queue.jobs.state("route-3") == "discarded" and queue.dead.discard_all() == 2
     looked = queue.dead.by_error(limit=1)
     assert (looked.groups, looked.looked, looked.more) == ((), 0, False)
-    refused(Malformed, "error_like: '' is not allowed", queue.dead.list, error_like="")
 
 
 def test_those_that_died_last_are_looked_at(queue: Queue) -> None:
+    assert listing(1_000) == PageRequest(Selection(), 0, 100, False) and listing(1_000).wanted.everything
+    for error, like in (("x", "y"), ("x" * 200, "y" * 1_000)):
+        assert selection(None, None, f" {error} ", 0, None, error_like=like) == Selection(error=error, error_like=like)
     kill_some(queue)
     found = queue.dead.by_error(limit=3)
     assert (sum(group.count for group in found.groups), found.looked, found.more) == (3, 3, True)

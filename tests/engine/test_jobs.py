@@ -38,7 +38,8 @@ def test_what_is_told_of_jobs_in_every_state(desk: Desk) -> None:
     assert (active.fence, active.owner, active.lease_end_ms, active.claims) == (lease.fence, "w", desk.now_ms + LEASE_MS, 1)
     assert (active.enqueued_ms, active.options.unique, active.failures, active.errors) == (desk.now_ms, "u", 0, ())
     delayed, finished, now_ms = jobs.get("delayed"), jobs.get("finished"), desk.now_ms
-    assert delayed is not None and (delayed.name, delayed.due_ms) == ("other", now_ms + 5000)
+    assert delayed is not None
+    assert (delayed.name, delayed.due_ms, delayed.lease_end_ms, delayed.ended_ms) == ("other", now_ms + 5000, 0, 0)
     (died,) = dead.list()
     assert (died.id, died.last_error, died.headers, died.ended_ms) == ("dead", "ValueError: no", {"trace": "t1"}, now_ms)
     (error,) = died.errors

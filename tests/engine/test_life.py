@@ -310,10 +310,6 @@ def test_an_async_hook_that_raises_is_a_failed_run_and_at_the_start_the_end(queu
 
 
 def test_what_cannot_be_a_hook_or_be_found_by_a_child_is_refused(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hook(*_: Any) -> None: ...
-
-    refused(Malformed, "^before: .*async `around`", Handlers().hooks.before, hook)
-    refused(Malformed, "^after: .*async `around`", Handlers().hooks.after, hook)
     local = Handlers()
     local.include(life.handlers)
     assert Worker(queue, local, processes=1), "it has no hooks of its own"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from engine import AsyncQueue, ConnectOptions, Malformed, OutcomeUnknown, PartlyEnqueued, Queue, Worker
+from engine import AsyncQueue, ConnectOptions, OutcomeUnknown, PartlyEnqueued, Queue, Worker
 from engine.testing import EmbeddedServer
 from tests.engine.using import DEFAULT_DEADLINE_S, raw_client, refused, some_handlers, wait_until
 
@@ -132,10 +132,3 @@ def test_rule_08_a_worker_finishes_what_a_failover_does_not_undo(pair: Pair) -> 
         assert sorted(ran) == [f"j{number}" for number in range(10)]
         with redis.Redis(port=pair.replica.port) as there:
             assert there.zcard(queue.model.keys.done) == 10 and there.zcard(queue.model.keys.active) == 0
-
-
-def test_bad_input() -> None:
-    for bad in ("both", None, 1):
-        refused(Malformed, "durability", Queue, "q", durability=bad)
-    for bad in (0, 600_001, "1"):
-        refused(Malformed, "replica_wait_ms", Queue, "q", durability="replica", replica_wait_ms=bad)

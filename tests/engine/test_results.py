@@ -239,9 +239,13 @@ def test_a_record_with_a_part_of_another_type_is_unreadable() -> None:
     for name in told:
         for value in odd.get(name, ()):
             progress = progress_of(body({**told, name: value}))
-            assert progress is not None and "cannot be read" in progress.unreadable and progress.data is None, (name, value)
+            assert progress is not None and "cannot be read" in progress.unreadable, (name, value)
+            assert (progress.percent, progress.data, progress.at_ms) == (0, None, 0)
     kept = result_of("j1", Seen(1, "kept", 0, 0, body({**sound, "took_ms": "1.0"}), ""))
     assert kept is not None and kept == Result("j1", "finished", 7, "", 5, 1) and type(kept.took_ms) is int
+    for skipped, outcome in (("true", "skipped"), ("false", "dead")):
+        record = body({"ok": "false", "ended_ms": "5", "error": '"no"', "skipped": skipped})
+        assert result_of("j1", Seen(1, "kept", 0, 0, record, "")) == Result("j1", cast("Any", outcome), None, "no", 5)
 
 
 def test_a_discarded_job_has_failed() -> None:

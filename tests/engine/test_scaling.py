@@ -95,8 +95,8 @@ class Looks:
 
     def run(self, *, succeeded: int, failed: int = 0, each_us: int = 10_000) -> None:
         """What the workers have told so far."""
-        ends = [Durations(runs, runs * each_us, each_us, ()) for runs in (succeeded, failed)]
-        self.times = [HandlerTimes("a", 1, *ends)]
+        none, good, bad = (Durations(runs, runs * each_us, each_us, ()) for runs in (0, succeeded, failed))
+        self.times = [HandlerTimes("a", 1, none, bad), HandlerTimes("b", 1, good, none)]
 
 
 def test_arrivals_are_what_waits_runs_and_has_ended() -> None:
@@ -168,9 +168,9 @@ def test_the_backlog_is_what_more_workers_could_take() -> None:
     now_ms = looks.counts.srv_us // 1_000
     free = LaneInfo("a", "", 3, now_ms - 700, "")
     full = LaneInfo("a", "acme", 50, now_ms - 90_000, "limit of key acme: 2 of 2 in hand")
-    looks.held = Obstacles(looks.counts.srv_us, (), (), (full, free))
-    demand = looks.look(waiting=53)
-    assert (demand.backlog, demand.oldest_age_ms) == (3, 700)
+    looks.held = Obstacles(looks.counts.srv_us, (), (), (full, free, replace(free, key="b", oldest_ms=now_ms - 300)))
+    demand = looks.look(waiting=56)
+    assert (demand.backlog, demand.oldest_age_ms) == (6, 700)
     looks.held = Obstacles(looks.counts.srv_us, (), (), (full,))
     demand = looks.look(waiting=50)
     assert (demand.backlog, demand.oldest_age_ms) == (0, 0)
@@ -180,10 +180,10 @@ def test_the_backlog_is_what_more_workers_could_take() -> None:
 
 def test_jobs_that_are_leased_ahead_do_not_run() -> None:
     looks, gone = Looks(), replace(WORKER, alive=False)
-    demand = looks.look(active=9, workers=(WORKER, replace(WORKER, concurrency=4), gone))
-    assert (demand.running, demand.handlers_at_once) == (6, 3)
-    demand = looks.look(active=9, workers=(gone,))
-    assert (demand.running, demand.handlers_at_once) == (0, Scaling().concurrency)
+    some, one = (WORKER, replace(WORKER, concurrency=4), gone), (replace(WORKER, concurrency=1),)
+    for workers, running, at_once in ((some, 6, 3), (one, 1, 1), ((gone,), 0, Scaling().concurrency)):
+        demand = looks.look(active=9, workers=workers)
+        assert (demand.running, demand.handlers_at_once) == (running, at_once)
 
 
 # -- the metrics
@@ -217,7 +217,7 @@ def test_a_queue_tells_what_it_wants(desk: Desk) -> None:
 
 
 def test_without_workers_there_is_no_utilisation(desk: Desk) -> None:
-    assert scaling_samples(desk.enqueue("j1").queue.metrics()) == samples("0.000", "1")
+    assert scaling_samples(desk.enqueue("j1").queue.metrics(scaling=Scaling(workers_max=1))) == samples("0.000", "1")
 
 
 def test_an_old_keyspace_tells_it_too(ironclaim_url: str) -> None:

@@ -148,7 +148,7 @@ def test_prometheus_text_is_a_histogram_for_each_name_and_outcome(desk: Desk) ->
     bounds = [(float(le), int(count)) for kind, _, _, le, count in mine if kind == "bucket"]
     assert bounds == sorted(bounds) and [count for _, count in bounds] == sorted(count for _, count in bounds)
     assert bounds[0] == (0.000065536, 2) and bounds[1] == (0.000131072, 4) and bounds[-1] == (float("inf"), 8)
-    assert dict(bounds)[2**24 / 1e9] == 4 and dict(bounds)[2**25 / 1e9] == 7
+    assert dict(bounds)[2**24 / 1e9] == 4 and dict(bounds)[2**25 / 1e9] == 7 and bounds[-2] == (2**42 / 1e9, 7)
     assert [row[0] for row in mine] == ["bucket"] * len(bounds) + ["sum", "count"]
     assert mine[-2][4] == "12.345678" and mine[-1][4] == "8"
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Malformed, Queue, Target
+from engine import AsyncQueue, Queue, Target
 from engine.options import route_text
-from tests.engine.using import LEASE_MS, START_MS, Book, Bury, Desk, Explain, Failure, at_work, make_worker, refused, wait_until
+from engine.queue.why import added_obstacles
+from tests.engine.using import LEASE_MS, START_MS, Book, Bury, Desk, Explain, Failure, at_work, make_worker, wait_until
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"
@@ -89,8 +90,18 @@ def test_limits_of_a_name_and_of_rates_say_when_there_is_room(desk: Desk) -> Non
     assert why(desk) == f"waits for the limit of name main: 1 of 1 in hand, by w1, and for the {rate}"
     assert desk.finished(job.lease).claim("w1", 1) == []
     assert why(desk) == f"waits for the {rate}"
-    assert [lane.waits_for for lane in desk.queue.obstacles().lanes] == [rate]
+    held = desk.queue.obstacles()
+    assert [lane.waits_for for lane in held.lanes] == [rate]
+    # Of several shards: a name has the sum of its shares, a key its limit; what is free last is what it waits for.
+    free = replace(held, limits=tuple(replace(limit, free_ms=0) for limit in held.limits), lanes=(), cut=True)
+    sums = {limit.target: limit for limit in added_obstacles([held, free]).limits}
+    assert added_obstacles([held, free]).cut and sums["key acme"].free_ms == START_MS + 10_000
+    assert [(sums[of].concurrency, sums[of].rate, sums[of].used) for of in ("name main", "key acme")] == [(2, 0, 0), (0, 1, 2)]
+    desk.redis.hdel(desk.keys.limits, "k:acme")
+    assert why(desk) == "waits for the rate limit of key acme, free again at 2100-01-01 01:06:50 UTC"
+    assert [lane.waits_for for lane in desk.queue.obstacles().lanes] == [why(desk).removeprefix("waits for the ")]
     assert why(live(desk.tick(10_000))) == "waits to be claimed: nothing holds it back"
+    assert [lane.waits_for for lane in desk.queue.obstacles().lanes] == [""]
 
 
 def test_a_costly_job_waits_for_as_many_places_as_it_takes(desk: Desk) -> None:
@@ -120,6 +131,9 @@ def test_a_route_and_a_target_that_no_worker_takes(desk: Desk) -> None:
     assert why(desk) == "waits because no live worker takes its route gpu; alive: w1"
     desk.queue.enqueue("main", {}, id="k", target=Target(stack=["rust"]))
     assert why(desk, "k") == 'waits because no live worker takes its target {"stack": ["rust"]}; alive: w1'
+    raw: bytes = desk.redis.get(desk.keys.job("k"))
+    desk.redis.set(desk.keys.job("k"), raw.replace(b'{"stack":["rust"]}', b"[1,2,3,4,5,6,7,89]"))
+    assert why(desk, "k") == "waits because no live worker takes its target, which nobody can read; alive: w1"
     live(desk, "w2", routing={"routes": [route_text("route", "gpu")], "stack": "rust"})
     assert why(desk) == "waits to be claimed: nothing holds it back"
 
@@ -178,7 +192,3 @@ async def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: st
     async with AsyncQueue("q", url=ironclaim_url) as face:
         told = str(await face.jobs.why("low")), await face.limits()
     assert told == ("waits because no worker of this queue is alive", [])
-
-
-def test_an_id_that_is_none_is_refused_before_it_is_sent() -> None:
-    refused(Malformed, None, Queue("q", url="redis://127.0.0.1:1").jobs.why, "no spaces")
