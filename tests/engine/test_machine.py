@@ -210,6 +210,23 @@ def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_
     assert machine.woken(True).claim.most == 1 and "wake" not in machine.out
 
 
+def test_rule_22_classes_beyond_one_call_are_named_in_turns_and_a_marker_is_followed_at_once() -> None:
+    classes = tuple(f"c{number:02}" for number in range(31))
+    first, second, third = classes[:15], classes[15:30], classes[30:]
+    machine = Machine(classes=classes)
+    for group in (first, second, third):
+        assert machine.claim.classes == group
+        machine.give()
+    for group in (first, second, third, first):
+        assert machine.out["wake"].operation == Wait(333, group, 0)
+        machine.wake(False)
+    machine.wake(True)
+    for group in (second, third, first):
+        assert machine.claim.classes == group
+        machine.give()
+    assert machine.out["wake"].operation == Wait(333, second, 0)
+
+
 def test_rule_22_while_all_handlers_are_busy_it_leaves_markers_to_others_though_it_would_take_jobs_ahead() -> None:
     machine = Machine(concurrency=1, prefetch=8)
     assert machine.claim.most == 2

@@ -266,7 +266,8 @@ def test_rule_39_what_two_looks_in_a_row_have_missed_is_reaped() -> None:
     assert (operation.run_id, operation.limit) == (RUN, 250)
     assert operation.not_after_ms - SERVER_MS - machine.now_ms == 500
     further = machine.answered("sweep", Swept(machine.srv_us, 0, goes_on=("17", "j9"))).reaps()
-    assert (further.start_ms, further.start_id) == ("17", "j9") and further.counter > operation.counter
+    assert (further.start_ms, further.start_id, further.not_after_ms) == ("17", "j9", operation.not_after_ms)
+    assert further.counter > operation.counter
     machine.answered("sweep", Swept(machine.srv_us, 0)).reaps_nobody()
 
 
@@ -344,6 +345,7 @@ def test_rule_39_a_follower_that_is_asked_to_look_sweeps_once() -> None:
 @pytest.mark.parametrize(("fails", "fault"), [(1, True), (3, False)], ids=["refused", "again and again"])
 def test_rule_39_a_server_that_refuses_a_look_or_answers_none_again_and_again_is_not_asked_again(fails: int, fault: bool) -> None:
     machine = Looker()
+    machine.asking().failed("sweep").asking().looked(1, 2, 3)
     for _ in range(fails):
         machine.asking().fail("sweep", fault=fault)
     assert machine.sweeps().run_id == ""

@@ -384,7 +384,7 @@ class Presence:
             self._lost, self.looks = (), False
         self._void_ms = self._clock.now_ms(done_ns) + VOID_MS
 
-    def failed(self, *, fault: bool = False) -> None:
+    def failed(self, *, fault: bool) -> None:
         """A look or a reap was not answered, or with `fault` refused."""
         self._failed_looks += 1
         self._may_look = self._may_look and not fault and self._failed_looks < FAILED_LOOKS_MAX
