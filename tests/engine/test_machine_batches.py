@@ -71,15 +71,10 @@ def test_only_jobs_of_one_lane_and_name_run_together() -> None:
 
 
 def test_rule_12_a_job_with_a_crash_behind_it_runs_alone() -> None:
-    machine = batching(concurrency=2)
-    crashed, *jobs = [machine.job("x", crashes=1), *jobs_of(machine, "ab")]
-    assert batches(machine.give(jobs[0], crashed, jobs[1])) == [["a", "b"]] and batches(machine.mark()) == [["x"]]
-
-
-def test_rule_12_alone_also_where_it_is_the_first() -> None:
-    machine = batching()
-    crashed, *jobs = [machine.job("x", crashes=1), *jobs_of(machine, "ab")]
-    assert started(machine.give(crashed, *jobs)) == [] and batches(machine.mark()) == [["x"]]
+    for names, others in (("axb", [["a", "b"]]), ("xab", [])):
+        machine = batching(concurrency=1 + len(others))
+        machine.give(*(machine.job(name, crashes=name == "x") for name in names))
+        assert batches(machine.log) == others and batches(machine.mark()) == [["x"]]
 
 
 def test_rule_9_a_job_with_too_little_left_of_its_lease_is_given_back_and_the_others_start() -> None:

@@ -146,24 +146,6 @@ def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "poison", "bad", crashes_max=2)
-    while workers.start("--burst", "--lease-ms", "300").wait(120) == -signal.SIGKILL:
-        assert "is dead" not in workers.output()
-    assert "taken from gone or stalled workers: 1 lease that ran out; the first: job bad\n" in workers.output()
-    assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
-
-
-@pytest.mark.slow
-def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "hold", "a")
-    worker = workers.start("--grace-ms", "100")
-    wait_until(lambda: workers.marks("start"), "it runs")
-    assert stopped(worker) == 71
-    assert "stopped with 1 job in hand: leases will run out\n" in workers.output()
-
-
-@pytest.mark.slow
 def test_the_log_names_the_handlers(workers: Workers) -> None:
     assert workers.start("--burst", "--concurrency", "3").wait(120) == 0
     assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()
