@@ -107,13 +107,6 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     assert stopped(worker) == 71 and rows_of(workers.history())[-1]["kind"] == "close"
 
 
-@pytest.mark.slow
-def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
-    worker = workers.start("--sweep-ms", "200")
-    wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
-    assert stopped(worker) == 0
-
-
 @pytest.mark.parametrize(("changes", "options", "said"), [
     ({"handlers": "no_such_module:handlers"}, [], "object: 'no_such_module:handlers'"),
     ({"handlers": "tests.engine.helpers.worker_handlers:none"}, [], "has no none"),
