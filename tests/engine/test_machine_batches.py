@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from engine.ops.claims import Failure, Finish, LeasedJob, Release, Retry
-from engine.worker.machine.claiming import WAIT_MS_MAX
 from engine.worker.machine.events import (
     Action,
     BatchEnded,
@@ -72,28 +71,25 @@ def test_only_jobs_of_one_lane_and_name_run_together() -> None:
 
 
 def test_rule_12_a_job_with_a_crash_behind_it_runs_alone() -> None:
-    machine = batching(concurrency=2)
-    crashed, *jobs = [machine.job("x", crashes=1), *jobs_of(machine, "ab")]
-    assert batches(machine.give(jobs[0], crashed, jobs[1])) == [["a", "b"]] and batches(machine.mark()) == [["x"]]
-
-
-def test_rule_12_alone_also_where_it_is_the_first() -> None:
-    machine = batching()
-    crashed, *jobs = [machine.job("x", crashes=1), *jobs_of(machine, "ab")]
-    assert started(machine.give(crashed, *jobs)) == [] and batches(machine.mark()) == [["x"]]
+    for names, others in (("axb", [["a", "b"]]), ("xab", [])):
+        machine = batching(concurrency=1 + len(others))
+        machine.give(*(machine.job(name, crashes=name == "x") for name in names))
+        assert batches(machine.log) == others and batches(machine.mark()) == [["x"]]
 
 
 def test_rule_9_a_job_with_too_little_left_of_its_lease_is_given_back_and_the_others_start() -> None:
-    machine = batching(concurrency=2, lease_ms=9000)
-    running, other = machine.job("r")._replace(name="else"), machine.job("s")._replace(name="else")
-    old, fresh = machine.job("old"), machine.job("fresh")
-    machine.give(running, other, old, fresh)
-    # Only one of the two that wait is renewed. Neither waits so long in life: it would go back before.
-    hand = machine.steps._lease_table  # pyright: ignore[reportPrivateUsage]
-    hand.renewed([fresh.lease, other.lease], 7201 * 1_000_000)
-    hand.pooled.ready.rotate(1)
-    machine.now_ms = 7201
-    assert batches(machine.handler_ends(running)) == [["fresh"]] and [machine.work] == [Release((old.lease,))]
+    for now_ms, together in ((7201, ["fresh"]), (7200, ["fresh", "old"])):
+        machine = batching(concurrency=2, lease_ms=9000)
+        running, other = machine.job("r")._replace(name="else"), machine.job("s")._replace(name="else")
+        old, fresh = machine.job("old"), machine.job("fresh")
+        machine.give(running, other, old, fresh)
+        # Only one of the two that wait is renewed. Neither waits so long in life: it would go back before.
+        hand = machine.steps._lease_table  # pyright: ignore[reportPrivateUsage]
+        hand.renewed([fresh.lease, other.lease], now_ms * 1_000_000)
+        hand.pooled.ready.rotate(1)
+        machine.now_ms = now_ms
+        assert batches(machine.handler_ends(running)) == [together]
+        assert (machine.work == Release((old.lease,))) == (together == ["fresh"])
 
 
 def test_each_job_of_a_batch_has_its_own_end() -> None:
@@ -143,7 +139,7 @@ def test_a_paused_worker_starts_no_batch() -> None:
 def test_single_jobs_that_wait_behind_a_claim_for_batches_go_back_and_only_as_many_as_may_run_are_claimed_again() -> None:
     machine = batching(50)
     jobs = [machine.job(str(number))._replace(name="else") for number in range(50)]
-    machine.given(*jobs).wait(WAIT_MS_MAX + 1)
+    machine.given(*jobs).wait(201)
     assert isinstance(machine.work, Release) and len(machine.work.leases) == 49
     assert machine.after_end().ended(jobs[0]).claim.most == 1
     (job,) = machine.takes("w")

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine.worker.machine.claiming import CLASSES_PER_CALL_MAX
-from engine.worker.machine.events import PauseAsked, Progressed, StopAsked, TimerFired
-from tests.engine.helpers.machine import MS, Machine, exits, holding, lost, started
+from engine.worker.machine.events import LoseLease, PauseAsked, Progressed, StopAsked, TimerFired
+from tests.engine.helpers.machine import MS, Machine, exits, holding, started
 from tests.engine.ops import Claim, Count, Counts, Finish, Marked, NoteProgress, Release, Retry, Sweep, Wait
 
 
@@ -117,10 +116,10 @@ def test_a_burst_without_delays_ends_with_a_claim_that_is_sent_after_a_count_of_
 
 
 def test_a_burst_without_delays_looks_into_all_its_classes_before_it_ends() -> None:
-    machine = Machine(burst=True, delayed=False, classes=tuple(f"c{number}" for number in range(CLASSES_PER_CALL_MAX + 1)))
+    machine = Machine(burst=True, delayed=False, classes=tuple(f"c{number}" for number in range(16)))
     assert "work" not in machine.given().given().out
     first = machine.after_sweep().answered("sweep", Counts(machine.srv_us, 0, 0, 0, 0, 0, 0, 0)).work.classes
-    assert not exits(machine.give()) and machine.work.classes != first and exits(machine.give())
+    assert len(first) == 15 and not exits(machine.give()) and machine.work.classes != first and exits(machine.give())
 
 
 def test_a_burst_without_delays_ends_at_its_count_where_it_may_not_claim() -> None:
@@ -136,9 +135,9 @@ def test_a_worker_without_burst_never_counts() -> None:
 def test_a_sweep_comes_again_when_its_reply_says() -> None:
     """Rule 13: until the next lease end or due time, at most the interval."""
     machine = Machine(sweep_ms=1000)
-    assert isinstance(machine.out["sweep"].operation, Sweep)
+    assert machine.out["sweep"].operation == Sweep("0" * 15 + "1", 1, 100, 1000, 1000)
     assert isinstance(machine.after_sweep(sleep_ms=300).sweeps_after(300), Sweep)
-    assert isinstance(machine.after_sweep(sleep_ms=1000).sweeps_after(1000), Sweep)
+    assert isinstance(machine.after(100).after_sweep(sleep_ms=1000).sweeps_after(900), Sweep), "an interval after the one before"
 
 
 def test_a_claim_brings_the_next_sweep_nearer() -> None:
@@ -164,7 +163,7 @@ def test_of_what_a_handler_tells_the_newest_is_noted_and_a_stale_note_tells_the_
     assert machine.out["sweep"].operation == NoteProgress(job.lease, 1, b"1")
     assert machine.answered("sweep", Marked(machine.srv_us, "ok")).out["sweep"].operation == NoteProgress(job.lease, 2, b"3")
     machine.told(Progressed(other.lease, b"4")).handler_ends(other)
-    assert lost(machine.answer("sweep", Marked(machine.srv_us, "stale"))) == ["a"]
+    assert LoseLease(job.lease) in machine.answer("sweep", Marked(machine.srv_us, "stale"))
     assert "sweep" not in machine.out, "what has ended tells nothing any more"
 
 

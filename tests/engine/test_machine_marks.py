@@ -4,7 +4,7 @@
 import pytest
 
 from engine.ops.claims import Claim, Finish, Mark, Release, Retry
-from engine.worker.machine.events import LoseLease, StopAsked, TimerFired
+from engine.worker.machine.events import LoseLease, PauseAsked, StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, exits, holding, lost, started
 
 
@@ -24,7 +24,8 @@ def test_rule_12_a_second_one_waits_for_the_first_and_the_others_pass_it() -> No
     first, second, clean = machine.job("a", crashes=1), machine.job("b", crashes=2), machine.job("c")
     assert started(machine.give(first, second, clean)) == ["c"] and started(machine.mark()) == ["a"]
     assert started(machine.after(5000).log) == ["c", "a"]
-    machine.handler_ends(first)
+    assert isinstance(machine.ended(clean).work, Finish), "nothing waits that its place could run"
+    machine.given().handler_ends(first)
     # What has ended is told before the next mark: else a would be charged when b takes the worker with it.
     assert isinstance(machine.work, Finish) and machine.work.leases == (first.lease,)
     assert machine.given().work == Mark(second.lease) and started(machine.mark()) == ["b"]
@@ -63,7 +64,7 @@ def test_rule_12_the_next_one_is_claimed_when_the_first_has_ended(error: str | N
 def test_rule_12_a_place_is_kept_while_the_mark_is_on_its_way() -> None:
     machine = Machine(concurrency=1)
     machine.give(machine.job("a", crashes=1), machine.job("b"))
-    assert started(machine.log) == [] and machine.steps.leased == 2 and started(machine.mark()) == ["a"]
+    assert started(machine.told(TimerFired()).log) == [] and machine.steps.leased == 2 and started(machine.mark()) == ["a"]
 
 
 def test_rule_12_a_stale_mark_starts_nothing() -> None:
@@ -107,9 +108,16 @@ def test_rule_12_a_lease_that_is_lost_before_its_mark_is_answered_lets_the_next_
     assert started(machine.mark("ok" if marked else "stale")) == [] and machine.work == Mark(second.lease)
 
 
+def test_rule_12_one_that_waits_for_a_place_is_the_one_that_may_be_leased_until_it_is_given_back() -> None:
+    machine = Machine(concurrency=1, prefetch=64).warmed()
+    assert machine.given(machine.job("a"), machine.job("b", crashes=1), kind="repeated").claim.crashed_max == 0
+    machine.told(PauseAsked(True)).given().after_end().told(PauseAsked(False)).sweep(promoted=1)
+    assert machine.claim.crashed_max == 1
+
+
 def test_a_stop_gives_back_what_waits_for_its_mark() -> None:
     machine, (job,) = holding("a", crashes=1, concurrency=1)
-    assert not exits(machine.told(StopAsked()).mark()) and machine.work == Release((job.lease,))
+    assert machine.told(StopAsked()).steps.leased == 0 and not exits(machine.mark()) and machine.work == Release((job.lease,))
     assert exits(machine.end()) and started(machine.log) == []
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from engine.ops.claims import Claim, Extend, Finish, ReadWorkerUpdates, Swept, Woken, WorkerUpdates
+from engine.worker.machine.claiming import Allowance, CallsInFlight
 from engine.worker.machine.events import Forked, Send
 from tests.engine.helpers.machine import MS, Machine, holding, lost, started
 
@@ -94,3 +95,21 @@ def test_a_claim_of_the_old_incarnation_is_not_sent_again_after_a_fork() -> None
     before = machine.claim
     assert machine.failed("work").told(Forked()).after(150).claim.incarnation != before.incarnation
     assert started(machine.give(machine.job("a"))) == ["a"]
+
+
+def test_a_closed_gate_and_a_pause_hold_claims_until_their_time_is_over() -> None:
+    said: list[int | bool] = [0, 2, True]
+    allowance = Allowance(Machine().settings, lambda: said.pop(0))
+    assert allowance.most(3, 0, 0) == 0 and allowance.gate_closed and allowance.next_ns(0) == 200 * MS
+    assert [allowance.most(3, 0, at_ns) for at_ns in (200 * MS - 1, 200 * MS)] == [0, 2], "it was not asked between"
+    assert not allowance.gate_closed and not allowance.restrained and allowance.next_ns(0) is None
+    allowance.learned(WorkerUpdates(0, 1, 0, 500, ()), 300 * MS)
+    assert allowance.next_ns(0) == 800 * MS and [allowance.most(3, 0, at_ns) for at_ns in (800 * MS - 1, 800 * MS)] == [0, 3]
+
+
+def test_pauses_between_failures_in_a_row_grow_to_a_second() -> None:
+    calls, pauses_ms = CallsInFlight(), list[int]()
+    for _ in range(15):
+        calls.pause("work", 7 * MS)
+        pauses_ms.append(calls.paused["work"] // MS - 7)
+    assert pauses_ms == [100] * 10 + [200, 400, 800, 1000, 1000]

@@ -5,8 +5,7 @@ from typing import Any
 from engine.outcomes import RunRequest
 from engine.worker.machine import events
 from engine.worker.machine.events import Action, Exit, GiveUpHandler, MoreTime, NotStarted, StopAsked, StopHandler
-from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
-from tests.engine.using import Bury, Ended, Failure, Finish, Lease, Machine, Release, Retry, exits, holding, started
+from tests.engine.using import Bury, Failure, Finish, Lease, Machine, Release, Retry, exits, holding, started
 
 #: The handlers of all jobs can be stopped.
 STOPPABLE: Any = {"concurrency": 1, "lease_ms": 60_000, "stoppable": frozenset({"work"})}
@@ -30,37 +29,40 @@ def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_i
     assert machine.work == Retry((Failure(slow.lease, "TimeoutError: not done within 100 ms", 7),))
     assert machine.after_end().after(7000).steps.leased == 1 and machine.work is None, "its place is taken, so nothing is claimed"
     assert "renew" not in machine.out, "and its lease is not renewed"
-    assert machine.ended(slow).steps.leased == 0 and machine.claim.most == 1, "nothing is told of it, and its place is free"
+    assert machine.ended(slow).steps.leased == machine.steps.owned == 0 and machine.claim.most == 1, "its place is free"
     assert "next" in started(machine.given(next_job).log)
 
 
 def test_what_can_be_stopped_keeps_its_lease_while_it_cleans_up_and_is_told_once() -> None:
-    machine, (job,) = holding("a", timeout_ms=100, concurrency=1, lease_ms=9000, stoppable=frozenset({"work"}))
+    machine, (job,) = holding("a", timeout_ms=100, soft_timeout_ms=200, **{**STOPPABLE, "lease_ms": 9000})
     actions = machine.wait(101)
     assert of(StopHandler, actions) == [StopHandler(job)] and not of(GiveUpHandler, actions) and machine.work is None
     assert machine.after(2950).renewal.leases == (job.lease,)
     assert failed(machine.ended(job, "TimeoutError: cleaned up")) == [(job.lease, "TimeoutError: cleaned up")]
     machine.end()
-    assert not of(GiveUpHandler, machine.wait(2 * CLEAN_UP_MS)) and machine.steps.leased == 0
+    assert not of(GiveUpHandler, machine.wait(10_000)) and machine.steps.leased == 0
+    assert of(StopHandler, machine.log) == [StopHandler(job)]
 
 
 def test_the_time_of_a_run_in_a_child_process_begins_when_the_child_says_so() -> None:
-    machine, (job,) = holding("a", timeout_ms=100, **STOPPABLE, spawned=frozenset({"work"}))
-    assert not of(StopHandler, machine.wait(START_UP_MS))
-    machine.on(MoreTime(job.lease, 100))
-    assert not of(StopHandler, machine.wait(100)) and of(StopHandler, machine.wait(1)) == [StopHandler(job)]
+    for says in (True, False):
+        machine, (job,) = holding("a", timeout_ms=100, **STOPPABLE, spawned=frozenset({"work"}))
+        assert not of(StopHandler, machine.wait(10_000))
+        if says:
+            machine.on(MoreTime(job.lease, 100))
+        assert not of(StopHandler, machine.wait(100)) and of(StopHandler, machine.wait(1)) == [StopHandler(job)]
 
 
 def test_what_does_not_end_although_it_was_stopped_is_given_up() -> None:
     machine, (job,) = holding("a", timeout_ms=100, **STOPPABLE)
-    assert not of(GiveUpHandler, machine.wait(100 + CLEAN_UP_MS))
+    assert not of(GiveUpHandler, machine.wait(5_100))
     assert of(GiveUpHandler, machine.wait(1)) == [GiveUpHandler(job, 1)]
     assert failed(machine) == [(job.lease, "TimeoutError: not done within 100 ms")]
 
 
 def test_a_handler_that_was_done_in_time_is_not_timed_out_after_all() -> None:
     machine = Machine(concurrency=2)
-    quick, endless = machine.job("quick", timeout_ms=100), machine.job("endless")
+    quick, endless = machine.job("quick", soft_timeout_ms=90, timeout_ms=100), machine.job("endless", timeout_ms=60_000)
     assert not of(StopHandler, machine.given(quick, endless).after(50).ended(quick).wait(5000))
 
 
@@ -68,7 +70,7 @@ def test_a_handler_may_ask_for_more_time_until_it_was_stopped() -> None:
     machine, (job,) = holding("a", timeout_ms=100, **STOPPABLE)
     machine.after(90).on(MoreTime(job.lease, 500))
     assert not of(StopHandler, machine.wait(500)) and of(StopHandler, machine.wait(1)) == [StopHandler(job)]
-    assert of(GiveUpHandler, machine.told(MoreTime(job.lease, 500_000)).wait(CLEAN_UP_MS + 1))
+    assert of(GiveUpHandler, machine.told(MoreTime(job.lease, 500_000)).wait(5_001))
     machine.on(MoreTime(Lease("other", 1, "n:1"), 500))
 
 
@@ -96,19 +98,15 @@ def test_a_stop_says_goodbye_for_a_second_at_most() -> None:
 
 
 def test_a_stop_says_whether_its_grace_was_over() -> None:
-    for ends_in_time, reason in ((True, "stopped"), (False, "grace over")):
+    for ends_in_time, last in ((True, Exit("stopped")), (False, Exit("grace over"))):
         machine, (job,) = holding("a", concurrency=1, grace_ms=500)
         machine.told(StopAsked()).wait(499)
-        if ends_in_time:
-            last = machine.ended(job).answer("work", Ended(0, (("ok", "finished"),)))[-1]
-        else:
-            last = machine.wait(1 + GOODBYE_MS)[-1]
-        assert isinstance(last, Exit) and last.reason == reason
+        assert (machine.ended(job).end() if ends_in_time else machine.wait(1_001))[-1] == last
 
 
 def test_a_recycled_worker_is_started_anew_also_when_its_grace_was_over() -> None:
     machine, jobs = holding(*"ab", concurrency=2, grace_ms=0, max_jobs=1)
-    assert machine.ended(jobs[0]).answer("work", Ended(0, (("ok", "finished"),)))[-1] == Exit("recycled"), "the other one runs"
+    assert machine.ended(jobs[0]).end()[-1] == Exit("recycled"), "the other one runs"
 
 
 def test_a_second_stop_does_not_wait_for_handlers() -> None:
@@ -125,7 +123,7 @@ def test_a_worker_ends_after_so_many_jobs_and_gives_the_others_back() -> None:
     machine.end()
     finished = machine.out["finish"].operation
     assert isinstance(finished, Finish) and finished.leases == (jobs[1].lease,)
-    assert machine.answer("finish", Ended(0, (("ok", "finished"),)))[-1] == Exit("recycled")
+    assert machine.end("finish")[-1] == Exit("recycled")
 
 
 def test_nobody_is_told_of_a_lease_that_is_lost_before_its_handler_has_started() -> None:
@@ -142,7 +140,7 @@ def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_ha
     actions = machine.after_end().wait(1)
     actions += machine.on(events.TimerFired())
     assert of(StopHandler, actions) == [StopHandler(b, "stop"), StopHandler(c, "stop")] and machine.work is None
-    assert not exits(machine.wait(GOODBYE_MS - 10)), "nothing is given back that may still run"
+    assert not exits(machine.wait(990)), "nothing is given back that may still run"
     assert machine.ended(b, "CancelledError: ").work == Release((b.lease,), frozenset({b.lease}))
     machine.told(events.HandlerEnded(c.lease, "no", request=RunRequest("bury", asked=True))).end()
     assert isinstance(machine.work, Bury), "what the handler has asked for holds"
@@ -163,13 +161,13 @@ def test_what_has_timed_out_is_not_given_back_by_a_stop() -> None:
 
 def test_what_does_not_end_in_time_keeps_its_lease() -> None:
     machine, _ = holding("a", concurrency=1, grace_ms=0, lease_ms=60_000, stoppable=frozenset({"work"}))
-    assert machine.told(StopAsked()).wait(GOODBYE_MS + 1)[-1] == Exit("grace over") and machine.work is None
+    assert machine.told(StopAsked()).wait(1_001)[-1] == Exit("grace over") and machine.work is None
 
 
 def test_a_handler_that_cleans_up_after_its_timeout_is_waited_for_when_the_grace_ends() -> None:
     machine, (job,) = holding("a", timeout_ms=100, grace_ms=50, **STOPPABLE)
     assert of(StopHandler, machine.after(90).told(StopAsked()).wait(11)) == [StopHandler(job)]
-    actions = machine.wait(GOODBYE_MS - 100)
+    actions = machine.wait(900)
     assert not exits(actions) and not of(StopHandler, actions), "the grace is over, and it is told once"
     machine.handler_ends(job, "TimeoutError: cleaned up")
     assert failed(machine) == [(job.lease, "TimeoutError: cleaned up")] and exits(machine.end())
@@ -179,7 +177,7 @@ def test_a_soft_timeout_is_told_once_and_the_hard_one_still_holds() -> None:
     machine, (job,) = holding("a", soft_timeout_ms=100, timeout_ms=300, **STOPPABLE)
     assert not of(StopHandler, machine.wait(100)) and of(StopHandler, machine.wait(1)) == [StopHandler(job, "soft timeout")]
     assert not of(StopHandler, machine.wait(199)) and of(StopHandler, machine.wait(1)) == [StopHandler(job)]
-    assert of(GiveUpHandler, machine.wait(CLEAN_UP_MS + 1)) == [GiveUpHandler(job, 1)]
+    assert of(GiveUpHandler, machine.wait(5_001)) == [GiveUpHandler(job, 1)]
 
 
 def test_a_soft_timeout_keeps_its_distance_when_a_handler_asks_for_more_time() -> None:

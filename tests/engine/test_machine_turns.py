@@ -17,10 +17,10 @@ def inline_machine(**settings: object) -> Machine:
     return Machine(concurrency=0, prefetch=64, **settings)  # type: ignore[arg-type]
 
 
-def batch(machine: Machine, count: int, **options: object) -> list[LeasedJob]:
-    """So many jobs come in at once, and the first one runs."""
+def batch(machine: Machine, count: int, timed: int = 0) -> list[LeasedJob]:
+    """So many jobs come in at once, and the first one runs. `timed`: the number of one that has a timeout."""
     machine.warm()
-    jobs = [machine.job(f"j{number}", **options) for number in range(count)]  # type: ignore[arg-type]
+    jobs = [machine.job(f"j{number}", timeout_ms=60_000 * (0 < number == timed)) for number in range(count)]
     assert started(machine.give(*jobs)) == ["j0"]
     return jobs
 
@@ -34,10 +34,10 @@ def enough(count: int) -> tuple[Machine, list[LeasedJob]]:
     return machine, jobs
 
 
-def turn(machine: Machine, job: LeasedJob) -> str | None:
+def turn(machine: Machine, job: LeasedJob, result: bytes | None = None) -> str | None:
     """Ask for a turn; the id of the job that starts."""
     machine.steps.wake_at_ns(machine.now_ns)
-    following = machine.steps.next_start(job.lease, machine.now_ns)
+    following = machine.steps.next_start(job.lease, machine.now_ns, result)
     return None if following is None else following.lease.job
 
 
@@ -69,7 +69,10 @@ def test_what_turns_leave_undecided_is_decided_within_5_ms() -> None:
     armed(machine, jobs[0])
     machine.now_ms += 1
     assert turn(machine, jobs[1]) == "j2" and machine.work is None
-    assert finishes(machine.after(5)) == ["j0", "j1"]
+    machine.now_ms += 1
+    assert turn(machine, jobs[2], b"1") == "j3" and machine.work is None
+    assert finishes(machine.after(4)) == ["j0", "j1", "j2"]
+    assert isinstance(machine.work, Finish) and machine.work.values[0].took_ms == 1
 
 
 def test_a_turn_is_refused_where_the_finishes_are_to_go() -> None:
@@ -136,6 +139,13 @@ def test_rule_21_the_places_of_the_pool_do_not_keep_what_waits_for_the_inline_on
     assert {lease.job for lease in machine.work.leases} == {job.lease.job for job in jobs[1:]}
 
 
+def test_rule_21_a_slow_inline_handler_is_none_of_those_that_work_off_what_is_taken_ahead() -> None:
+    machine = Machine(concurrency=1, prefetch=64, inline=INLINE)
+    machine.warmed().takes("slow")
+    machine.after(100).sweep(promoted=1)
+    assert machine.claim.most == 2 + 50 - 1
+
+
 def test_rule_12_a_crash_behind_a_job_is_no_matter_for_a_turn() -> None:
     machine = inline_machine()
     plain, crashed, last = machine.warmed().job("plain"), machine.job("crashed", crashes=1), machine.job("last")
@@ -147,11 +157,12 @@ def test_rule_12_a_crash_behind_a_job_is_no_matter_for_a_turn() -> None:
     assert started(machine.handler_ends(crashed)) == ["last"]
 
 
-def test_a_stop_refuses_turns() -> None:
+@pytest.mark.parametrize("timed", [0, 1, 2])
+def test_a_stop_and_a_timeout_of_either_job_refuse_turns(timed: int) -> None:
     machine = inline_machine()
-    jobs = batch(machine, 10)
+    jobs = batch(machine, 10, timed)
     armed(machine, jobs[0])
-    assert turn(machine.told(StopAsked()), jobs[1]) is None
+    assert turn(machine if timed else machine.told(StopAsked()), jobs[1]) is None
 
 
 def test_one_line_does_not_hold_up_the_other() -> None:

@@ -13,7 +13,7 @@ import pytest
 from engine import AsyncQueue, Handlers, Malformed, Queue, Worker, WorkerGroup
 from engine.ops.workers import Beat, Beaten
 from engine.queue.sharding import Layout
-from engine.worker.machine.concurrency import TIME_SLICE_MS, Places, Quota
+from engine.worker.machine.concurrency import Places, Quota
 from engine.worker.machine.events import MS, WatchAsked
 from tests.engine.helpers.machine import Machine
 from tests.engine.using import DEADLINE_S, Book, Workers, at_work, make_worker, raises, refused, some_handlers, wait_until
@@ -69,7 +69,7 @@ def test_more_shards_than_places_take_turns() -> None:
     for number in range(3):
         shards.look(number)
     assert shards.granted == [1, 0, 0]
-    shards.now_ns += TIME_SLICE_MS * MS + 1
+    shards.now_ns += 25 * MS + 1
     assert shards.look(0, held=5, running=1) == 1 and not shards.quotas[0].open, "it claims no more, and keeps its place"
     assert shards.look(0, held=0) == 0 and shards.granted == [0, 1, 0] and shards.poked == [1]
     assert shards.look(1, wants=False) == 0 and shards.granted == [0, 0, 1] and shards.poked == [1, 2]
@@ -81,7 +81,7 @@ def test_turn_goes_on_where_nobody_waits_any_more() -> None:
     shards = Shards(1, 2)
     shards.look(0)
     shards.look(1)
-    shards.now_ns += TIME_SLICE_MS * MS + 1
+    shards.now_ns += 25 * MS + 1
     shards.look(0, held=1, running=1)
     shards.look(1, wants=False)
     assert shards.look(0) == 1 and shards.quotas[0].open

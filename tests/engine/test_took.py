@@ -12,7 +12,7 @@ from engine.command.main import main
 from engine.models.model import RUN_TIMES_NAMES_MAX
 from engine.ops.workers import BUCKET_MAX, Beat, Beaten, ListRunTimes, ReportRunTimes, RunTimes, RunTimesReported, bucket_end_ns
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
-from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
+from engine.worker.machine.reports import RunStatistics
 from tests.engine.using import Desk, Machine, NoteQueue, exits, raises, refused, some_handlers, wait_until
 
 pytestmark = pytest.mark.feature("MQ36")
@@ -100,8 +100,8 @@ def test_obliterate_removes_them_and_a_late_copy_does_not_bring_them_back(desk: 
 
 
 async def test_both_faces_read_every_name_in_order(desk: Desk) -> None:
-    for start in range(0, 250, ITEMS_MAX):
-        desk.run(desk.took_operation(*(item(f"n{number:03}") for number in range(start, start + ITEMS_MAX))))
+    for start in range(0, 250, 50):
+        desk.run(desk.took_operation(*(item(f"n{number:03}") for number in range(start, start + 50))))
     found = desk.queue.stats()
     assert [entry.name for entry in found] == [f"n{number:03}" for number in range(250)]
     assert found[7].succeeded == Durations(3, 10, 7, ((3, 1), (5, 2))) and found[7].failed == Durations(0, 0, 0, ())
@@ -183,12 +183,12 @@ def test_each_run_is_in_the_bucket_that_ends_above_it() -> None:
 
 def test_a_report_takes_so_many_names_and_the_next_one_the_rest() -> None:
     took = RunStatistics(Machine().clock, 1000, 0)
-    for number in range(ITEMS_MAX + 1):
+    for number in range(50 + 1):
         took.succeeded(f"n{number}", 5)
     took.failed("n0", 6)
     assert took.next_report("a" * 16, 999_999_999) is None, "its time has not come"
     first = took.next_report("a" * 16, 1_000_000_000)
-    assert first is not None and len(first.items) == ITEMS_MAX
+    assert first is not None and len(first.items) == 50
     took.answered()
     second = took.next_report("a" * 16, 1_000_000_000)
     assert second is not None and second.counter == 2 and sorted(told.outcome for told in second.items) == ["failed", "ok"]

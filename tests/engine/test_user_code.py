@@ -250,7 +250,13 @@ def test_a_run_whose_task_is_cancelled_before_it_begins_is_begun_again() -> None
     coroutines.run(other)
     queued.set()
     assert done.wait(DEADLINE_S)
+    coroutines.close()
+    done.clear()
+    coroutines.run(other)
+    Coroutines(loop, RunContexts()).wait_for(lambda: asyncio.sleep(0))
+    assert not done.is_set(), "none begins any more"
     loop.close()
+    assert loop._loop is not None and loop._loop.is_closed()
 
 
 # -- state

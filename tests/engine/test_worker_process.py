@@ -107,13 +107,6 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     assert stopped(worker) == 71 and rows_of(workers.history())[-1]["kind"] == "close"
 
 
-@pytest.mark.slow
-def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
-    worker = workers.start("--sweep-ms", "200")
-    wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
-    assert stopped(worker) == 0
-
-
 @pytest.mark.parametrize(("changes", "options", "said"), [
     ({"handlers": "no_such_module:handlers"}, [], "object: 'no_such_module:handlers'"),
     ({"handlers": "tests.engine.helpers.worker_handlers:none"}, [], "has no none"),
@@ -143,24 +136,6 @@ def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
         workers = Workers(tmp_path, server.url)
         assert workers.start(handlers=HANDLERS).wait(120) == 2
         assert workers.output() == ("ironclaim: maxmemory_policy: volatile-lru may evict jobs and locks, it must be noeviction\n")
-
-
-@pytest.mark.slow
-def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "poison", "bad", crashes_max=2)
-    while workers.start("--burst", "--lease-ms", "300").wait(120) == -signal.SIGKILL:
-        assert "is dead" not in workers.output()
-    assert "taken from gone or stalled workers: 1 lease that ran out; the first: job bad\n" in workers.output()
-    assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
-
-
-@pytest.mark.slow
-def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "hold", "a")
-    worker = workers.start("--grace-ms", "100")
-    wait_until(lambda: workers.marks("start"), "it runs")
-    assert stopped(worker) == 71
-    assert "stopped with 1 job in hand: leases will run out\n" in workers.output()
 
 
 @pytest.mark.slow

@@ -171,19 +171,6 @@ def test_so_many_handlers_run_at_once_by_concurrency(queue: Queue, concurrency: 
         assert book.by("w") == ["j3", "j2", "j1", "j0"]
 
 
-@pytest.mark.feature("BN26")
-def test_bounds_of_a_workers_settings(queue: Queue) -> None:
-    book = Book()
-    for good in ({"concurrency": 1000}, {"concurrency": 1}, {"priorities": (1, 1)}, {"names": ["work"]}, {"routes": ["a"]}):
-        make_worker(queue, book, "w", **good)
-    bad: list[tuple[str, Any]] = [
-        *(("concurrency", 0), ("concurrency", 1001), ("priorities", (5, 2)), ("names", ["nobody"])),
-        *(("routes", []), ("stack", ["node"]), ("capabilities", "gpu"), ("region", ""), ("gate", 7)),
-    ]
-    for name, value in bad:
-        assert refused(Malformed, None, make_worker, queue, book, "w", **{name: value}).field == name
-
-
 # -- what holds a worker back
 
 

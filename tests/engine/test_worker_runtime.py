@@ -194,12 +194,6 @@ def test_the_log_tells_what_a_worker_runs_and_what_a_stop_leaves_behind(queue: Q
     assert told <= {*caplog.messages}
 
 
-@pytest.mark.parametrize("field", ["max_jobs", "max_memory_mb", "child_max_jobs"])
-@pytest.mark.parametrize("value", [-1, 2**60, None, True, "2", 1.5])
-def test_bounds(queue: Queue, field: str, value: Any) -> None:
-    refused(Malformed, f"^{field}: ", Worker, queue, some_handlers(), **{field: value})
-
-
 def test_the_memory_that_this_process_holds() -> None:
     before, kept = rss_mb(), bytearray(50_000_000)
     assert rss_mb() - before > 40 and before > 5 and len(kept)

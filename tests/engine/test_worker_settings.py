@@ -54,6 +54,7 @@ def values_of(name: str) -> tuple[list[Any], list[Any]]:
             return EXAMPLES[name]
 
 
+@pytest.mark.feature("BN26")
 @pytest.mark.parametrize("name", ROWS)
 def test_a_setting_is_taken_within_its_bound_and_refused_by_name_beyond(name: str, queues: tuple[Queue, Queue]) -> None:
     good, bad = values_of(name)

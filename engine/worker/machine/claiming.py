@@ -95,7 +95,6 @@ class Claiming:
         if classes != self.classes:
             self.classes = classes
             self._rotation = ClassRotation(classes)
-            self.wants_jobs = False
             self.notify_work(True)
 
     def take_new_incarnation(self) -> None:

@@ -293,8 +293,7 @@ class LeaseTable:
     def ended(self, lease: Lease, now_ns: int) -> tuple[LeasedJob, int, bool]:
         """A handler has ended: its job leaves the table. Returns the job, the time that it took, and whether
         it was given up."""
-        run_queue = self.inline if lease in self.inline.running else self.pooled
-        held = run_queue.pop(lease)
+        held = self._place_of(lease).pop(lease)
         self._uncrash(lease)
         self.stuck -= held.stuck
         return held.job, now_ns - held.since_ns, held.stuck
@@ -302,10 +301,7 @@ class LeaseTable:
     def give_up(self, lease: Lease, now_ns: int) -> int:
         """The run of this job is over although its handler goes on: it keeps its place, and its lease is not
         renewed. Returns how long it has run."""
-        run_queue = self.queue_running(lease)
-        if run_queue is None:
-            return 0
-        held = run_queue.running[lease]
+        held = self._place_of(lease).running[lease]
         held.lost = held.told = held.stuck = True
         self.stuck += 1
         return now_ns - held.since_ns
@@ -403,6 +399,10 @@ class LeaseTable:
                 if not held.told and (end_ns is None or held.lease_until_ns < end_ns):
                     end_ns = held.lease_until_ns
         return end_ns
+
+    def _place_of(self, lease: Lease) -> RunQueue:
+        """The run queue of a job that runs."""
+        return self.inline if lease in self.inline.running else self.pooled
 
     def _queue_of(self, job: LeasedJob) -> RunQueue:
         if len(self.run_queues) == 1:
@@ -564,8 +564,8 @@ GOODBYE_MS = 1000
 
 
 class Stopping:
-    """Why a worker stops, since when, and when it no longer waits. Nothing starts once a stop is asked for;
-    handlers that run get the grace."""
+    """Why a worker stops, since when, and when it no longer waits, which is asked only once it stops. Nothing
+    starts once a stop is asked for; handlers that run get the grace."""
 
     def __init__(self, settings: Settings) -> None:
         self._grace_ns = settings.grace_ms * MS
@@ -594,19 +594,15 @@ class Stopping:
 
     def grace_over(self, now_ns: int) -> bool:
         """Whether handlers that run are not waited for any longer."""
-        return self.on and now_ns >= self._until_ns
+        return now_ns >= self._until_ns
 
-    def next_ns(self, now_ns: int) -> int | None:
+    def next_ns(self, now_ns: int) -> int:
         """When the grace period ends, monotonic ns."""
-        if not self.on:
-            return None
         return self._until_ns if now_ns < self._until_ns else self._until_ns + GOODBYE_MS * MS
 
     def over(self, now_ns: int, *, running: bool, telling: bool) -> bool:
         """Whether to leave now. `running`: a handler is on, or a job leased; `telling`: a call is out, or has
         to go out."""
-        if not self.on:
-            return False
         if not (running or telling):
             return True
         late = now_ns >= self._until_ns + GOODBYE_MS * MS

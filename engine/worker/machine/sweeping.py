@@ -287,20 +287,9 @@ class Presence:
 
     def __init__(self, clock: ServerClock) -> None:
         self._clock = clock
-        #: Whether there is a look or a reap to do, now or later.
-        self.looks = False
         self._own: ClientConnection | None = None
-        # A server that refuses a look is not asked again before the next connection.
-        self._may_look = True
-        self._failed_looks = 0
-        self._doubtful_until_ns = 0
-        self._watched: tuple[Connected, ...] = ()
-        # Those that the first look has missed.
-        self._missed: frozenset[Connected] = frozenset()
-        self._look_at_ns: int | None = None
-        self._lost: tuple[Connected, ...] = ()
-        self._goes_on = ("", "")
         self._void_ms = 0
+        self.connected(None)
 
     def connection(self, now_ns: int) -> str:
         """What heartbeats say of the control connection. One behind a proxy is not named, because it need not
@@ -318,6 +307,7 @@ class Presence:
         """There is a new control connection, or none of which the server says anything. Returns whether
         others must be told."""
         before, self._own = self._own, own
+        # A server that refuses a look is not asked again before the next connection.
         self._may_look = True
         self._failed_looks = self._doubtful_until_ns = 0
         self._drop()
@@ -333,9 +323,10 @@ class Presence:
         return 0 if self._lost else self._look_at_ns
 
     def assigned(self, watched: tuple[Connected, ...], now_ns: int) -> None:
-        """A sweep has asked this worker to look at these connections."""
-        own_id = None if self._own is None else self._own.client_id
-        others = any(worker.client_id != own_id for worker in watched)
+        """A sweep has asked this worker to look at these connections. Who has lost its own since cannot look,
+        and would want to at once for ever."""
+        own = self._own
+        others = own is not None and any(worker.client_id != own.client_id for worker in watched)
         if others and self._look_at_ns is None and not self._lost:
             self.looks = True
             self._watched, self._look_at_ns = watched, now_ns  # anchor: looks-follow-at-once
@@ -344,8 +335,8 @@ class Presence:
         self, incarnation: str, next_counter: Callable[[], int], now_ns: int
     ) -> Operation | None:
         """The look, or the reap, that is due."""
-        if self._own is None:
-            return None
+        # Where it has none there is nothing to look for.
+        assert self._own is not None
         if self._lost:
             return ReapLost(
                 incarnation,
@@ -393,12 +384,18 @@ class Presence:
             self._lost, self.looks = (), False
         self._void_ms = self._clock.now_ms(done_ns) + VOID_MS
 
-    def failed(self, *, fault: bool = False) -> None:
+    def failed(self, *, fault: bool) -> None:
         """A look or a reap was not answered, or with `fault` refused."""
         self._failed_looks += 1
         self._may_look = self._may_look and not fault and self._failed_looks < FAILED_LOOKS_MAX
         self._drop()
 
     def _drop(self) -> None:
-        self._watched, self._missed, self._look_at_ns = (), frozenset(), None
-        self._lost, self._goes_on, self.looks = (), ("", ""), False
+        #: Whether there is a look or a reap to do, now or later.
+        self.looks = False
+        self._watched: tuple[Connected, ...] = ()
+        # Those that the first look has missed.
+        self._missed: frozenset[Connected] = frozenset()
+        self._look_at_ns: int | None = None
+        self._lost: tuple[Connected, ...] = ()
+        self._goes_on = ("", "")

@@ -125,9 +125,9 @@ class Machine:
 
     def sweeps_after(self, ms: int) -> Any:
         """Let time pass until the next sweep, beat or count, which comes then and not before; its operation."""
-        self.wait(ms - 2)
+        self.wait(ms)
         assert "sweep" not in self.out
-        self.wait(3)
+        self.on(events.TimerFired())
         return self.out["sweep"].operation
 
     def wake(self, marker: bool) -> list[events.Action]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from engine.redis.scripts import layers_of, linked_functions, scripts_folder
@@ -71,6 +71,7 @@ def test_what_is_set_stands_there_and_nothing_else_changes(ironclaim_url: str, k
 
 @pytest.mark.walk
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(951_782_400_000)
 @given(st.integers(-(10**12), 4 * 10**13))
 def test_a_time_is_written_as_utc(raw: Any, ms: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import RSAAlgorithm
 
 from engine import Channel
+from engine.http.channels import guarding
 from engine.http.channels.service import Revocations
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
@@ -322,9 +323,9 @@ def test_a_token_without_an_end_is_revoked_for_ever_and_one_without_an_id_may_be
         assert all("jti" in refused(client, raw_token({**CLAIMS, **more})) for more in ({}, {"jti": ""}, {"jti": None}))
 
 
-@pytest.mark.slow
 @pytest.mark.feature("DS28", model="dsps")
-def test_a_poll_ends_when_its_token_is_revoked(ironclaim_url: str, raw: Any) -> None:
+def test_a_poll_ends_when_its_token_is_revoked(ironclaim_url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "RECHECK_S", 0.01)
     with waiting_poll(ironclaim_url, ADMINISTERED, raw) as poll:
         begun_s = time.monotonic()
         # By another server on the same storage.
