@@ -74,6 +74,18 @@ def test_a_frozen_workers_late_finish_is_refused_and_the_job_is_finished_once(qu
 
 
 @pytest.mark.slow
+def test_a_handler_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
+    zombie, other = frozen(queue, workers)
+    zombie.send_signal(signal.SIGCONT)
+    wait_until(lambda: "lease with fence" in workers.output(), "the loss is logged")
+    workers.open_gate(zombie.pid)
+    wait_until(lambda: workers.marks("lost"), "the handler ends knowing it")
+    workers.open_gate(other.pid)
+    wait_until(lambda: queue.counts().finished == 1, "the other one finishes it")
+    assert [mark.pid for mark in workers.marks("end")] == [other.pid]
+
+
+@pytest.mark.slow
 @pytest.mark.feature("BQ21", "BL17")
 def test_a_job_longer_than_its_lease_is_renewed(queue: Queue, workers: Workers) -> None:
     hold(queue, workers, "a")
