@@ -61,11 +61,11 @@ def test_one_task_after_the_other_needs_one_thread() -> None:
 
 def test_tasks_that_are_held_up_hold_up_no_others(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "LINGER_S", 0.01)
-    pool, ran = Threads("held", kept=2), threading.Event()
+    pool, beside = Threads("held", kept=2), list[int]()
     for _ in range(10):
         pool.run(gate.wait)
-    pool.run(ran.set)
-    assert ran.wait(DEADLINE_S) and len(named("held")) >= 11
+    pool.run(lambda: beside.append(len(named("held"))))
+    assert wait_until(lambda: beside, "the last one runs") >= [11]
     gate.set()
     wait_until(lambda: len(named("held")) == 2, "those that nobody needs have ended")
     again = threading.Event()
