@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.worker.machine.events import LoseLease, PauseAsked, Progressed, StopAsked, TimerFired
-from tests.engine.helpers.machine import MS, Machine, exits, holding, started
+from tests.engine.helpers.machine import MS, Machine, exits, holding, lost, started
 from tests.engine.ops import Claim, Count, Counts, Finish, Marked, NoteProgress, Release, Retry, Sweep, Wait
 
 
@@ -163,7 +163,8 @@ def test_of_what_a_handler_tells_the_newest_is_noted_and_a_stale_note_tells_the_
     assert machine.out["sweep"].operation == NoteProgress(job.lease, 1, b"1")
     assert machine.answered("sweep", Marked(machine.srv_us, "ok")).out["sweep"].operation == NoteProgress(job.lease, 2, b"3")
     machine.told(Progressed(other.lease, b"4")).handler_ends(other)
-    assert LoseLease(job.lease) in machine.answer("sweep", Marked(machine.srv_us, "stale"))
+    actions = machine.answer("sweep", Marked(machine.srv_us, "stale"))
+    assert lost(actions) == ["a"] and LoseLease(job.lease) in actions
     assert "sweep" not in machine.out, "what has ended tells nothing any more"
 
 

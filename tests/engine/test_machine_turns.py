@@ -17,10 +17,10 @@ def inline_machine(**settings: object) -> Machine:
     return Machine(concurrency=0, prefetch=64, **settings)  # type: ignore[arg-type]
 
 
-def batch(machine: Machine, count: int, timed: int = 0) -> list[LeasedJob]:
+def batch(machine: Machine, count: int, timed: int | None = None) -> list[LeasedJob]:
     """So many jobs come in at once, and the first one runs. `timed`: the number of one that has a timeout."""
     machine.warm()
-    jobs = [machine.job(f"j{number}", timeout_ms=60_000 * (0 < number == timed)) for number in range(count)]
+    jobs = [machine.job(f"j{number}", timeout_ms=60_000 if number == timed else 0) for number in range(count)]
     assert started(machine.give(*jobs)) == ["j0"]
     return jobs
 
@@ -157,8 +157,8 @@ def test_rule_12_a_crash_behind_a_job_is_no_matter_for_a_turn() -> None:
     assert started(machine.handler_ends(crashed)) == ["last"]
 
 
-@pytest.mark.parametrize("timed", [0, 1, 2])
-def test_a_stop_and_a_timeout_of_either_job_refuse_turns(timed: int) -> None:
+@pytest.mark.parametrize("timed", [None, 1, 2])
+def test_a_stop_and_a_timeout_of_either_job_refuse_turns(timed: int | None) -> None:
     machine = inline_machine()
     jobs = batch(machine, 10, timed)
     armed(machine, jobs[0])

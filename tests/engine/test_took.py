@@ -183,7 +183,7 @@ def test_each_run_is_in_the_bucket_that_ends_above_it() -> None:
 
 def test_a_report_takes_so_many_names_and_the_next_one_the_rest() -> None:
     took = RunStatistics(Machine().clock, 1000, 0)
-    for number in range(50 + 1):
+    for number in range(51):
         took.succeeded(f"n{number}", 5)
     took.failed("n0", 6)
     assert took.next_report("a" * 16, 999_999_999) is None, "its time has not come"

@@ -133,7 +133,7 @@ def test_a_group_runs_with_no_worker_that_runs_by_itself(queues: tuple[Queue, ..
         fill(queues[:1], 1)
         wait_until(lambda: bool(book.ran), "one runs by itself")
         refused(Malformed, "a worker that does not run already", group.run)
-        assert alone.result(120) == "stopped", "as all others"
+        assert alone.result(120) == "stopped", "it hears that the group has ended"
     assert sum(": queue critical, " in record.getMessage() for record in caplog.records) == 1, "it began once"
 
 

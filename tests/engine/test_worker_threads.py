@@ -381,18 +381,6 @@ def test_a_second_run_of_a_group_is_refused_and_the_first_goes_on(ironclaim_url:
         assert first.result(DEADLINE_S) == "stopped"
 
 
-def test_a_worker_of_a_group_that_runs_by_itself_hears_of_its_stop(ironclaim_url: str) -> None:
-    with Queue("a", url=ironclaim_url) as one, ThreadPoolExecutor(1) as pool:
-        book = Book(hold=True)
-        one.enqueue("work", 1)
-        group = WorkerGroup([one], book.handlers("w", "work"))
-        alone = pool.submit(group.workers[0].run)
-        wait_until(lambda: book.running == 1, "a job runs")
-        refused(Malformed, "does not run already", group.run)
-        book.release()
-        assert alone.result(DEADLINE_S) == "stopped"
-
-
 def test_a_loop_that_the_system_has_no_thread_for_is_an_error(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real, once = threading.Thread.start, list[str]()
 

@@ -221,7 +221,8 @@ class LeaseTable:
 
     def queue_running(self, lease: Lease) -> RunQueue | None:
         """The run queue in which the job of this lease runs."""
-        return next((run_queue for run_queue in self.run_queues if lease in run_queue.running), None)
+        run_queue = self._place_of(lease)
+        return run_queue if lease in run_queue.running else None
 
     def swap(self, run_queue: RunQueue, lease: Lease, now_ns: int) -> tuple[LeasedJob, LeasedJob, int] | None:
         """The job of this lease has ended and the next of its queue starts in its place. Returns both and the
