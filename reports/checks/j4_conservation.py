@@ -2,7 +2,7 @@
 
 A drop ends a job without a finish after a failed attempt, as requested by its handler or by one of its rules: the job was
 discarded, skipped (then it is listed as done), or rerouted. A drop of a job that no handler has started, or whose handler had
-returned under the dropped lease, is a violation.
+returned under the dropped lease before the drop was sent, is a violation.
 
 A job that may expire, and that no claim has leased, may be in no state: it has expired (rule 38).
 
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
+from reports.checks.j20_handlers_agree import returned_before
 from reports.facts import Run, Snapshot
 from reports.windows import lost_with_all
 
@@ -58,7 +59,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
         Flag("done unfinished", no_finish, sentence("is done, and no finish of it was accepted"), absence=True),
     ]
     snapshot = run.snapshots.get("end")
-    returned = F.col("dropped") & F.col("returned")
+    returned = F.col("dropped") & returned_before("dropped_sent_ns")
     words = sentence("lease ", token(), " was dropped, and its handler had returned")
     kept = Flag("dropped unfailed", returned, words, absence=False)
     return {"jobs": found if snapshot is None else found + at_end(run, snapshot), "tokens": [kept]}
