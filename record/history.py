@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -307,6 +307,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("schedule", "str", "tick", "the schedule whose tick made the job (rule 24)", since=2),
     Field("tick_ms", "int", "tick", "server time of the tick", since=2),
     Field("delay_ms", "int", "enqueue retry", "delay asked for; with run_at_ms the delay until then, about"),
+    Field("charge", "int", "retry", "0 = the run counts as no failed one; none where it counts", since=11),
     Field("run_at_ms", "int", "enqueue", "server time asked for instead of a delay", since=3),
     Field(
         "intended_ns",

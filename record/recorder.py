@@ -281,6 +281,11 @@ def _failure(failure: Failure) -> str:
     return f'{_token(failure.lease)},"error":{text(failure.error)}'
 
 
+def _retried(failure: Failure) -> str:
+    charge = "" if failure.charge else ',"charge":0'
+    return f'{_failure(failure)},"delay_ms":{failure.delay_ms}{charge}'
+
+
 def _new_job(job: Enqueue, given: str = "", intended_ns: int | None = None) -> str:
     """`given`: the id that the server has given to a job that had none. `intended_ns`: when its own caller
     meant to send it."""
@@ -333,7 +338,7 @@ def _bodies(operation: Operation) -> list[str]:
         case Mark():
             return [_token(operation.lease)]
         case Retry():
-            return [f'{_failure(failure)},"delay_ms":{failure.delay_ms}' for failure in operation.failures]
+            return [_retried(failure) for failure in operation.failures]
         case Bury():
             return [_failure(failure) for failure in operation.failures]
         case _:

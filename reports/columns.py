@@ -139,6 +139,7 @@ def claim_columns(run: Run) -> list[Column]:
         *(F.max(F.when(claim, F.col(name))).alias(name) for name in COUNTERS),
         F.max(F.when(claim, retry_policy())).alias("policy"),
         F.max(F.when(failed_run(), F.col("delay_ms"))).alias("retry_delay_ms"),
+        F.max(F.when(failed_run(), F.coalesce("charge", F.lit(1)))).alias("charged"),
         F.max(F.when(claim, F.col("class"))).alias("class"),
         F.max(F.when(claim, F.col("lane"))).alias("lane"),
         F.max(F.when(claim | prolonged(), excess_ms() - given_before_ms(run))).alias("excess_ms"),
