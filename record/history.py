@@ -277,6 +277,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("class", "str", "enqueue claim", "class of Lanes"),
     Field("lane", "str", "enqueue claim", "lane of Lanes"),
     Field("priority", "int", "enqueue claim", "1 to 10, 10 first"),
+    Field("lifo", "int", "claim", "1 = it goes in front of those of its priority in its lane", since=11),
     Field("attempts", "int", "enqueue claim", "runs that may fail before the job is dead", since=7),
     Field(
         "backoff",

@@ -461,13 +461,14 @@ def _buried_items(jobs: Iterable[str], result: str) -> list[str]:
 
 
 def _claimed_item(job: LeasedJob, result: str) -> str:
+    lifo = ',"lifo":1' if job.options.lifo else ""
     return (
         f'{{{_token(job.lease)},"result":"{result}","name":"{job.name}","class":"{job.class_name}",'
         f'"lane":"{job.lane}",'
         f'"priority":{job.options.priority},"due_ms":{job.due_ms},"enqueued_ms":{job.enqueued_ms},'
         f'"deadline_ms":{job.deadline_ms},'
         f'"claims":{job.claims},"failures":{job.failures},"crashes":{job.crashes},'
-        f'"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}}}'
+        f'"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}{lifo}}}'
     )
 
 

@@ -257,7 +257,7 @@ def effect_columns(run: Run) -> list[Column]:
 def first_claim() -> Column:
     """What is known of a job's first claim."""
     sent_ns, done_ns = F.col("first_send_ns").alias("claim_sent_ns"), F.col("done_ns").alias("claim_done_ns")
-    return F.struct("fence", sent_ns, done_ns, "class", "lane", "priority", "enqueued_ms")
+    return F.struct("fence", sent_ns, done_ns, "class", "lane", "priority", "enqueued_ms", "proc", "lifo")
 
 
 def enqueue_columns() -> list[Column]:

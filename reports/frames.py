@@ -109,7 +109,7 @@ ITEM_COLUMNS = (
     *("job", "fence", "nonce", "result", "outcome", "delay_ms", "run_at_ms", "expires_ms", "due_ms", "enqueued_ms"),
     *("deadline_ms", "class", "lane", "unique", "holder", "needs", "wants", "schedule", "tick_ms", "priority", "crc"),
     *("result_crc", "crashes", "claims", "failures", "attempts", "backoff", "backoff_least_ms", "dedup"),
-    *("on_parent_failure", "times", "charge"),
+    *("on_parent_failure", "times", "charge", "lifo"),
 )
 
 
