@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -277,6 +277,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("class", "str", "enqueue claim", "class of Lanes"),
     Field("lane", "str", "enqueue claim", "lane of Lanes"),
     Field("priority", "int", "enqueue claim", "1 to 10, 10 first"),
+    Field("lifo", "int", "claim", "1 = it goes in front of those of its priority in its lane", since=11),
     Field("attempts", "int", "enqueue claim", "runs that may fail before the job is dead", since=7),
     Field(
         "backoff",
@@ -307,6 +308,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("schedule", "str", "tick", "the schedule whose tick made the job (rule 24)", since=2),
     Field("tick_ms", "int", "tick", "server time of the tick", since=2),
     Field("delay_ms", "int", "enqueue retry", "delay asked for; with run_at_ms the delay until then, about"),
+    Field("charge", "int", "retry", "0 = the run counts as no failed one; none where it counts", since=11),
     Field("run_at_ms", "int", "enqueue", "server time asked for instead of a delay", since=3),
     Field(
         "intended_ns",

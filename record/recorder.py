@@ -281,6 +281,11 @@ def _failure(failure: Failure) -> str:
     return f'{_token(failure.lease)},"error":{text(failure.error)}'
 
 
+def _retried(failure: Failure) -> str:
+    charge = "" if failure.charge else ',"charge":0'
+    return f'{_failure(failure)},"delay_ms":{failure.delay_ms}{charge}'
+
+
 def _new_job(job: Enqueue, given: str = "", intended_ns: int | None = None) -> str:
     """`given`: the id that the server has given to a job that had none. `intended_ns`: when its own caller
     meant to send it."""
@@ -333,7 +338,7 @@ def _bodies(operation: Operation) -> list[str]:
         case Mark():
             return [_token(operation.lease)]
         case Retry():
-            return [f'{_failure(failure)},"delay_ms":{failure.delay_ms}' for failure in operation.failures]
+            return [_retried(failure) for failure in operation.failures]
         case Bury():
             return [_failure(failure) for failure in operation.failures]
         case _:
@@ -456,13 +461,14 @@ def _buried_items(jobs: Iterable[str], result: str) -> list[str]:
 
 
 def _claimed_item(job: LeasedJob, result: str) -> str:
+    lifo = ',"lifo":1' if job.options.lifo else ""
     return (
         f'{{{_token(job.lease)},"result":"{result}","name":"{job.name}","class":"{job.class_name}",'
         f'"lane":"{job.lane}",'
         f'"priority":{job.options.priority},"due_ms":{job.due_ms},"enqueued_ms":{job.enqueued_ms},'
         f'"deadline_ms":{job.deadline_ms},'
         f'"claims":{job.claims},"failures":{job.failures},"crashes":{job.crashes},'
-        f'"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}}}'
+        f'"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}{lifo}}}'
     )
 
 

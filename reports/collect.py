@@ -48,7 +48,7 @@ def tokenless(events: pa.Table) -> Any:
 
 
 #: Kinds of row of which a file has few; they are kept as they are, but for the items of snapshots.
-RARE = ("process", "fault", "phase", "final", "drop", "clock")
+RARE = ("process", "configuration", "fault", "phase", "final", "drop", "clock")
 
 #: The time order of the rows of a file is checked between blocks of this many lines.
 ORDER_ROWS = 1_024

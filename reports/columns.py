@@ -65,6 +65,7 @@ def token_columns(run: Run) -> list[Column]:
     end = f.isin(*ENDS)
     other = f.isin(*OTHER_CALLS) & (reply == "ok") & ok
     accepted = accepted_finish()
+    given_up, returned = f.isin("retry", "bury") & (reply == "ok") & ok, (f == "handle") & (reply == "ok")
     return [
         *claim_columns(run),
         F.max_by(F.when(extended, lease_end()), F.when(extended, first_ns)).alias("extend_end_ns"),
@@ -87,7 +88,8 @@ def token_columns(run: Run) -> list[Column]:
         F.min(F.when(f == "handle", done_ns)).alias("handled_ns"),
         F.count_if(f == "handle").alias("handlings"),
         some((f == "handle") & (reply == "fail")).alias("raised"),
-        some(f.isin("retry", "bury") & (reply == "ok") & ok).alias("given_up_on"),
+        some(given_up).alias("given_up_on"),
+        F.min(F.when(given_up, first_ns)).alias("given_up_sent_ns"),
         some(end & answered()).alias("end_answered"),
         some(end & (reply == "ok") & (F.col("result") == "stale")).alias("refused"),
         some(end & unanswered()).alias("end_unanswered"),
@@ -95,7 +97,9 @@ def token_columns(run: Run) -> list[Column]:
         some(accepted).alias("accepted"),
         F.min(F.when(accepted, done_ns)).alias("accepted_done_ns"),
         some(dropped()).alias("dropped"),
-        some((f == "handle") & (reply == "ok")).alias("returned"),
+        F.min(F.when(dropped(), first_ns)).alias("dropped_sent_ns"),
+        some(returned).alias("returned"),
+        F.min(F.when(returned, done_ns)).alias("returned_ns"),
         F.min(F.when(accepted | ((f == "finish") & unanswered()), first_ns)).alias("finish_sent_ns"),
         F.count_if(F.col("kind") == "effect").alias("effects"),
         F.max(F.when(F.col("kind") == "effect", F.col("result_crc"))).alias("returned_crc"),
@@ -135,6 +139,7 @@ def claim_columns(run: Run) -> list[Column]:
         *(F.max(F.when(claim, F.col(name))).alias(name) for name in COUNTERS),
         F.max(F.when(claim, retry_policy())).alias("policy"),
         F.max(F.when(failed_run(), F.col("delay_ms"))).alias("retry_delay_ms"),
+        F.max(F.when(failed_run(), F.coalesce("charge", F.lit(1)))).alias("charged"),
         F.max(F.when(claim, F.col("class"))).alias("class"),
         F.max(F.when(claim, F.col("lane"))).alias("lane"),
         F.max(F.when(claim | prolonged(), excess_ms() - given_before_ms(run))).alias("excess_ms"),
@@ -252,7 +257,7 @@ def effect_columns(run: Run) -> list[Column]:
 def first_claim() -> Column:
     """What is known of a job's first claim."""
     sent_ns, done_ns = F.col("first_send_ns").alias("claim_sent_ns"), F.col("done_ns").alias("claim_done_ns")
-    return F.struct("fence", sent_ns, done_ns, "class", "lane", "priority", "enqueued_ms")
+    return F.struct("fence", sent_ns, done_ns, "class", "lane", "priority", "enqueued_ms", "proc", "lifo")
 
 
 def enqueue_columns() -> list[Column]:

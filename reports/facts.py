@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -175,6 +176,8 @@ class Run:
     incarnations: Mapping[str, str] = field(default_factory=dict)
     #: Lease durations that claims asked for, in ms.
     leases_ms: frozenset[int] = frozenset()
+    #: A process, and what it said of its configuration, once for each time.
+    configured: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     #: Process -> its CPU usage, from the samples.
     cpu: Mapping[str, tuple[Usage, ...]] = field(default_factory=dict)
 
@@ -222,6 +225,17 @@ class Run:
     def busy(self) -> frozenset[str]:
         """Workers of a service that had no free place at the deadline."""
         return frozenset(map(str, self.spec.get("busy") or ()))
+
+    @property
+    def choosy(self) -> frozenset[str]:
+        """Workers that claim jobs of some priorities only, also from behind better ones."""
+        return frozenset(name for name, told in self.configured if told.get("priorities"))
+
+    def names_of(self, worker: str) -> frozenset[str]:
+        """The names of jobs that a worker claims; none where it has not said so."""
+        # A class is a job name, followed by the worker properties that the job requires.
+        classes = (one for name, told in self.configured if name == worker for one in told.get("classes") or ())
+        return frozenset(re.split("[@~]", str(one))[0] for one in classes)
 
     @property
     def alive_until_ns(self) -> Mapping[str, int]:

@@ -109,14 +109,14 @@ ITEM_COLUMNS = (
     *("job", "fence", "nonce", "result", "outcome", "delay_ms", "run_at_ms", "expires_ms", "due_ms", "enqueued_ms"),
     *("deadline_ms", "class", "lane", "unique", "holder", "needs", "wants", "schedule", "tick_ms", "priority", "crc"),
     *("result_crc", "crashes", "claims", "failures", "attempts", "backoff", "backoff_least_ms", "dedup"),
-    *("on_parent_failure", "times"),
+    *("on_parent_failure", "times", "charge", "lifo"),
 )
 
 
 #: What a lease shows of the one before it, which has the next smaller fence.
 BEFORE = (
     *("claims", "failures", "crashes", "retry_delay_ms", "reap_crashes", "end_unanswered", "claim_era", "claim_done_ns"),
-    *("again", "reap_done_ns"),
+    *("again", "reap_done_ns", "charged"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,8 +110,18 @@ def collect_facts(history: History, spec: dict[str, Any], cpu: Mapping[str, tupl
         replids=frozenset(replid for file in history.files for replid in file.replids),
         incarnations={name: proc for file in history.files for name, proc in file.incarnations.items()},
         leases_ms=frozenset(lease_ms for file in history.files for lease_ms in file.leases_ms),
+        configured=tuple((row["proc"], configuration(row)) for row in rare["configuration"]),
         cpu=cpu or {},
     )
+
+
+def configuration(row: Line) -> dict[str, Any]:
+    """What a configuration row says; nothing where it cannot be read."""
+    try:
+        told = json.loads(row.get("config", ""))
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def stage(row: Line) -> Stage:

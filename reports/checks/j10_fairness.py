@@ -3,7 +3,8 @@
 A job is first in its lane when no other job of the lane was claimed between the answer to its enqueue and its own claim. While it
 is, at most `TURNS` jobs of other lanes of its class with no higher priority may be claimed for the first time: a visit to a lane
 ends after ten jobs. A service may have any number of lanes, so there it is a visit to each other lane of the class, if that is
-more. Lanes that a limit concerns are not judged, since a full limit rightly keeps them out. Nor is what J9 leaves out.
+more. Lanes that a limit concerns are not judged, since a full limit rightly keeps them out. Nor is what J9 leaves out; and claims
+of workers that take only some priorities do not count.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Jobs that were first in their lane while too many others were claimed."""
     claims = first_claims(frames)
     # Each job twice: when it was enqueued and when it was claimed, in the server's ms; only claims count.
-    claimed = claims.withColumns({"at_ms": F.col("fence"), "counts": F.lit(1)})
+    counts = F.when(F.col("proc").isin(*frames.run.choosy), 0).otherwise(1)
+    claimed = claims.withColumns({"at_ms": F.col("fence"), "counts": counts})
     arrived = claims.where("waited").where(free(frames.run)).withColumns({"at_ms": F.col("enqueued_ms"), "counts": F.lit(0)})
     # Claims of one ms have an order that is arbitrary, and always the same.
     in_order = ("at_ms", "counts", F.xxhash64("job"))

@@ -86,7 +86,8 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
         "rate exceeded",
         F.col("over_ns").isNotNull(),
         sentence(*words, " in ", F.col("per_ms"), " ms"),
-        absence=False,
+        # Without the row of its release a lease counts as charged.
+        absence=True,
         subject="limit",
     )
     reached = found.agg(F.coalesce(F.max("reached"), F.lit(False)).alias("reached"))

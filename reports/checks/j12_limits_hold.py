@@ -69,7 +69,8 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
         "limit exceeded",
         F.col("most") > F.col("allowed"),
         sentence("had ", F.col("most"), " jobs in hand at once, and allows ", F.col("allowed")),
-        absence=False,
+        # Without the row of its end a lease counts until it expires.
+        absence=True,
         subject="limit",
     )
     reached = found.agg(F.coalesce(F.max(F.col("most") >= F.col("allowed")), F.lit(False)).alias("reached")).select(

@@ -1,9 +1,9 @@
 """J20: the call that ends a lease says what its handler did.
 
 A worker records the start and the end of each handler run, and sends the call that ends the lease afterwards. So a finish is
-accepted only for a handler that has started, has ended before the finish was sent, and has not raised; a job whose handler
-returned is neither retried nor buried; and a handler runs once under one token. Judged for leases of processes that record their
-handlers.
+accepted only for a handler that has started, has ended before the finish was sent, and has not raised; a job whose handler has
+returned is neither retried nor buried afterwards; and a handler runs once under one token. (One in a thread may go on, and
+return, after its time was up and its job given up.) Judged for leases of processes that record their handlers.
 """
 
 from __future__ import annotations
@@ -42,12 +42,17 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
             flag("finished though failed", finished & F.col("raised"), "was finished, and its handler had raised"),
             flag(
                 "given up though done",
-                judged & F.col("returned") & F.col("given_up_on"),
+                judged & F.col("given_up_on") & returned_before("given_up_sent_ns"),
                 "was retried or buried, and its handler had returned",
             ),
             flag("handled twice", judged & (runs > 1), "had ", runs, " handler runs"),
         ]
     }
+
+
+def returned_before(sent_ns: str) -> Column:
+    """True when the handler returned, unless that was certainly after this call was sent."""
+    return F.col("returned") & ~F.coalesce(F.col("returned_ns") > F.col(sent_ns), F.lit(False))
 
 
 CHECK = Check("J20", "ends say what handlers did", doubts, flags)

@@ -2,7 +2,7 @@
 
 A drop ends a job without a finish after a failed attempt, as requested by its handler or by one of its rules: the job was
 discarded, skipped (then it is listed as done), or rerouted. A drop of a job that no handler has started, or whose handler had
-returned under the dropped lease, is a violation.
+returned under the dropped lease before the drop was sent, is a violation.
 
 A job that may expire, and that no claim has leased, may be in no state: it has expired (rule 38).
 
@@ -11,7 +11,8 @@ job from the queue. (Calls of a lease that was reaped, or followed by another le
 that finished or was dropped and is still waiting, delayed, active or dead; a dead job without any handler start (rule 33); a
 dead job that no sent call can have buried (a bury, a retry that was or may have been the last, a reap after more than the first
 crash: rule 12, a script that found it corrupt: rule 17); and a done job without a finish or drop that was or may have been
-accepted.
+accepted. A job that no claim has leased may also be dead because one that it needs was lost (rule 25): that one must be dead,
+buried or dropped. Where nobody knows how it has ended, or it is not in the history, this is unknown.
 
 A snapshot shows the jobs at one instant, which is later than the instant in its rows. So it proves nothing about a job that
 changed state or was created after the instant in its rows.
@@ -24,11 +25,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
+from reports.checks.j20_handlers_agree import returned_before
 from reports.facts import Run, Snapshot
 from reports.windows import lost_with_all
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
+
+    from reports.frames import Frames
 
 #: States in which no finished job may be.
 OPEN_STATES = ("waiting", "delayed", "active", "dead", "blocked")
@@ -48,20 +52,48 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     listed, accepted = F.col("states"), F.col("accepted")
     dead, done = F.array_contains(listed, "dead"), F.array_contains(listed, "done")
     # A corrupt job is never delivered, so no handler start is expected for it.
-    unstarted = (dead | F.col("buried")) & ~F.col("started") & ~F.col("corrupt")
+    unstarted = (dead | F.col("buried")) & ~F.col("started") & ~F.col("corrupt") & ~with_parent()
     no_finish = done & ~accepted & ~F.col("dropped") & ~F.col("finish_open") & ~F.col("drop_open")
     may_be_buried = F.col("rightly_buried") | F.col("bury_open")
     found = [
         Flag("dead unstarted", unstarted, sentence("is dead, and no handler ever started it"), absence=True),
-        Flag("dead unburied", dead & ~may_be_buried, sentence("is dead, and nothing buried it"), absence=True),
+        Flag("dead unburied", dead & ~may_be_buried & ~with_parent(), sentence("is dead, and nothing buried it"), absence=True),
         Flag("dropped unstarted", F.col("dropped") & ~F.col("started"), sentence("was dropped unstarted"), absence=True),
         Flag("done unfinished", no_finish, sentence("is done, and no finish of it was accepted"), absence=True),
     ]
     snapshot = run.snapshots.get("end")
-    returned = F.col("dropped") & F.col("returned")
+    returned = F.col("dropped") & returned_before("dropped_sent_ns")
     words = sentence("lease ", token(), " was dropped, and its handler had returned")
     kept = Flag("dropped unfailed", returned, words, absence=False)
     return {"jobs": found if snapshot is None else found + at_end(run, snapshot), "tokens": [kept]}
+
+
+def with_parent() -> Column:
+    """True for a job that the end of one that it needs may have buried: which writes no row of it."""
+    return (
+        F.coalesce(F.col("on_parent_failure") == "bury", F.lit(False))
+        & F.col("needs").isNotNull()
+        & F.col("claim_done_ns").isNull()
+        & ~F.col("started")
+        & ~F.col("buried")
+    )
+
+
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Dead jobs that only one that they need can have buried, and none of those was lost."""
+    orphans = frames.eventful.jobs.where(with_parent() & F.array_contains("states", "dead"))
+    lost = F.col("failed_for_good") | F.array_contains("states", "dead")
+    # An expiry and a cancellation have no row: such a job is gone without a finish.
+    gone = ~F.col("accepted") & (F.size("end_states") == 0)
+    fates = frames.jobs.select(
+        F.col("job").alias("parent"), F.when(lost, "lost").when(gone, "gone").otherwise("kept").alias("fate")
+    )
+    needed = orphans.select("job", F.explode("needs").alias("parent")).join(fates, "parent", "left")
+    found = needed.groupBy("job").agg(F.collect_set(F.coalesce("fate", F.lit("gone"))).alias("fates"))
+    unsure = F.array_contains("fates", "gone")
+    words = sentence("is dead, and nothing buried it, nor was a job lost that it needs")
+    unburied = ~F.array_contains("fates", "lost")
+    return [(found, Flag("dead unburied", unburied, words, absence=True, level=sure(~unsure)))]
 
 
 def at_end(run: Run, snapshot: Snapshot) -> list[Flag]:
@@ -107,4 +139,4 @@ def sure(condition: Column) -> Column:
     return F.when(condition, "violated").otherwise("unknown")
 
 
-CHECK = Check("J4", "no job is lost", doubts, flags)
+CHECK = Check("J4", "no job is lost", doubts, flags, more)

@@ -3,12 +3,13 @@
 The enqueue says how many runs may fail and how long the job waits after each. No claim hands out a job whose failed runs have
 used up its attempts, and no failed run buries one that has attempts left. A retry asks for at least the shortest wait of the
 back-off; J8 checks that it is kept. Between two claims of a job that follow each other by their count, `failures` rises by one
-for a retry and stays for anything else. `crashes` is what the sweep in between has said; without its answer it stays or rises by
-one.
+for a retry that is charged and stays for anything else. `crashes` is what the sweep in between has said; without its answer it
+stays or rises by one.
 
 What it cannot see: a handler that asks for a wait of its own looks like a wrong back-off, so waits are judged only where the spec
 says `retries_by_policy`; those that the job lists or bounds are not. Other wire formats do not hold every back-off, so of them
-only attempts and counters are judged. Histories older than version 7 have no attempts.
+only attempts and counters are judged. Histories older than version 7 have no attempts; those older than version 11 do not say
+which retries were not charged, so after one in a service `failures` may stay.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 #: The version of the history that says how often a job may fail and how long it waits.
 SAID_SINCE = 7
+
+#: The version that says which retries count as no failed run. Only handlers of a service ask for these.
+CHARGE_SINCE = 11
 
 #: A growing wait stops here, jitter taken off (see engine/outcomes.py).
 GROWN_MS_MAX = 1_800_000
@@ -63,7 +67,8 @@ def counters(run: Run) -> list[Flag]:
     """Leases whose counters do not follow from those of the lease before."""
     before = F.col("before")
     follows = (F.col("claims") == before["claims"] + 1) & F.col("claim_era").eqNullSafe(before["claim_era"])
-    failed = F.when(before["retry_delay_ms"].isNotNull(), 1).when(before["end_unanswered"], None).otherwise(0)
+    failed = F.when(before["retry_delay_ms"].isNotNull(), before["charged"]).when(before["end_unanswered"], None).otherwise(0)
+    uncharged = failed * (0 if unsaid(run) else 1)
     failures, crashes = F.col("failures"), F.col("crashes")
     least, most = (F.coalesce(before["reap_crashes"], before["crashes"] + more) for more in (0, 1))
     lease = ("lease ", token(), " counts ")
@@ -71,7 +76,7 @@ def counters(run: Run) -> list[Flag]:
     return [
         Flag(
             "failures miscounted",
-            follows & (failures != before["failures"] + failed),
+            follows & ~failures.between(before["failures"] + uncharged, before["failures"] + failed),
             sentence(*lease, failures, " failed runs, the one before it counted ", before["failures"], " and failed ", failed),
             absence=True,
             loss=retry_lost,
@@ -84,6 +89,11 @@ def counters(run: Run) -> list[Flag]:
             loss=reap_lost,
         ),
     ]
+
+
+def unsaid(run: Run) -> bool:
+    """True for a run whose rows do not say which retries were charged, and whose handlers may have asked for others."""
+    return run.of_service and run.version < CHARGE_SINCE
 
 
 def lost_between(run: Run, ended_ns: Column) -> Column:
@@ -113,7 +123,10 @@ def not_judged(run: Run) -> list[str]:
         return [f"attempts and waits: a history of version {run.version} does not have them"]
     if not run.of_lanes:
         return ["waits: this wire format does not hold every back-off"]
-    return [] if run.spec.get("retries_by_policy") else ["waits: the spec does not say that handlers ask for none of their own"]
+    told = [f"uncharged retries: a history of version {run.version} does not have them"] if unsaid(run) else []
+    if not run.spec.get("retries_by_policy"):
+        told.append("waits: the spec does not say that handlers ask for none of their own")
+    return told
 
 
 CHECK = Check("J7", "attempts and waits are kept", doubts, flags, not_judged=not_judged)

@@ -5,6 +5,9 @@ job was certainly waiting from the answer to its enqueue until its first claim, 
 of lower priority whose first claim was sent later than that answer, and has a smaller fence, was taken before it; so was one of
 the same priority whose enqueue was sent later than that answer.
 
+A job that goes in front of its lane (`lifo`) passes others of its priority, and a worker that claims only some priorities passes
+all others: such claims are left out. Histories older than version 11 do not say which jobs go in front.
+
 Jobs whose first claim is not recorded are left out: its reply was lost, so nobody knows when it was. A run whose server had
 several eras is not judged: a failover may have undone an enqueue. Nor are other wire formats, whose promises differ.
 """
@@ -47,13 +50,15 @@ def first_claims(frames: Frames) -> DataFrame:
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """First claims that were made before the one of a job that had to go first."""
     claims, priority = first_claims(frames), F.col("priority")
+    # Claims that may not have passed a job which had to go first.
+    bound = claims.where(~F.col("proc").isin(*frames.run.choosy))
     # Running maxima of numbers are compiled, those of structs are not: the job that went first is looked up by its fence.
     fence = F.when(F.col("known_ns").isNotNull(), F.col("fence"))
-    by_claim, in_lane = beside(claims, "claim_sent_ns", "class", "lane")
+    by_claim, in_lane = beside(claims, bound, "claim_sent_ns", "class", "lane")
     higher = [F.max(F.when(priority > level, fence)).over(in_lane) for level in PRIORITIES[:-1]]
     by_level = F.when(priority < PRIORITIES[-1], F.element_at(F.array(*higher), priority.cast("int")))
     overtaken = suspects(by_claim.withColumn("first_fence", by_level), claims, F.col("first.priority") > priority)
-    by_arrival, in_band = beside(claims, "enqueue_sent_ns", "class", "lane", "priority")
+    by_arrival, in_band = beside(claims, bound.where(F.col("lifo").isNull()), "enqueue_sent_ns", "class", "lane", "priority")
     in_turn = by_arrival.withColumn("first_fence", F.max(fence).over(in_band))
     passed = suspects(in_turn, claims, F.col("first.priority") == priority)
     before = ("was claimed ", F.col("first.fence") - F.col("fence"), " ms before ", F.col("first.job"))
@@ -65,12 +70,12 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     ]
 
 
-def beside(claims: DataFrame, instant: str, *lane: str) -> tuple[DataFrame, WindowSpec]:
-    """The waiting jobs beside the claims that may have overtaken them (`known_ns` null), and what precedes each in its lane."""
+def beside(claims: DataFrame, bound: DataFrame, instant: str, *lane: str) -> tuple[DataFrame, WindowSpec]:
+    """The waiting jobs beside the bound claims that may have overtaken them (`known_ns` null), and what precedes each."""
     at_ns = F.col(instant).alias("at_ns")
     columns = ("job", "class", "lane", "priority", "fence", "claim_sent_ns", at_ns)
     waiting = claims.where("waited").select(*columns, F.col("enqueued_ns").alias("known_ns"))
-    both = waiting.unionByName(claims.select(*columns, F.lit(None).cast("bigint").alias("known_ns")))
+    both = waiting.unionByName(bound.select(*columns, F.lit(None).cast("bigint").alias("known_ns")))
     in_time = F.coalesce("known_ns", "at_ns"), F.asc_nulls_first("known_ns")
     return both, Window.partitionBy(*lane).orderBy(*in_time).rowsBetween(Window.unboundedPreceding, -1)
 

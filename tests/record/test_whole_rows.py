@@ -26,14 +26,14 @@ from tests.golden import same
 A, B = Lease("a", 5, "n:1"), Lease("b", 6, "n:2")
 RICH = Options(
     priority=7, delay_ms=50, attempts=4, backoff_ms=2_000, jitter=0.25, key="k", unique="u", dedup="d", needs=("p",),
-    on_parent_failure="ignore", target="w", expires_ms=9,
+    on_parent_failure="ignore", target="w", expires_ms=9, lifo=True,
 )  # fmt: skip
 PLAIN = Options()
 LATER = Options(run_at_ms=70_000, backoff="custom")
 CAPPED = Options(run_at_ms=1, backoff_max_ms=5)
 JOB = claims.LeasedJob(A, 900, "work", "work", "work", b"{}", RICH, 100, 0, 1, 2, 3)
 CLAIM = claims.Claim("inc", 3, 5, 9_000, 1_000, "w", 10, ("work",))
-FAILED = (claims.Failure(A, "ValueError: the number 7", 20), claims.Failure(B, "no type", 30))
+FAILED = (claims.Failure(A, "ValueError: the number 7", 20, charge=False), claims.Failure(B, "no type", 30))
 MESSAGES = (ops.NewMessage("a", b"1"), ops.NewMessage("b", b'"two"'))
 NONCE = "0" * 16
 

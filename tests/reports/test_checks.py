@@ -27,14 +27,9 @@ def judged_run(tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark
 
 
 @pytest.fixture(scope="module")
-def rows(judged_run: Judged) -> list[Row]:
-    return judged_run[1]
-
-
-@pytest.fixture(scope="module")
-def found(rows: list[Row]) -> dict[str, set[tuple[str, str, str]]]:
+def found(judged_run: Judged) -> dict[str, set[tuple[str, str, str]]]:
     """What each job was found for."""
-    return by_subject(rows)
+    return by_subject(judged_run[1])
 
 
 def test_all_that_is_found_is_told_as_ever(judged_run: Judged) -> None:

@@ -8,7 +8,7 @@ const fs = require('fs');
 const os = require('os');
 
 /** The schema that these rows are of; `record.history.SCHEMA_VERSION`. */
-const SCHEMA_VERSION = 10;
+const SCHEMA_VERSION = 11;
 
 const TABLE = Array.from({ length: 256 }, (_, value) => {
   for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;

@@ -29,7 +29,7 @@ told("dropped-by-a-call-that-was-answered-by-its-repetition", lambda story, job:
 
 @case()
 def dropped_when_its_time_was_up_while_its_handler_went_on(story: Story, job: str) -> None:
-    story.end("drop", story.handled(W1, job, 3, took=None), at=3.1, outcome="skipped")
+    story.end("drop", story.handled(W1, job, 3, took=2), at=3.1, outcome="skipped")
 
 
 told("gone-after-a-drop-without-an-answer", lambda story, job: dropped(story, job, reply="info"), ("J4", "open end", "possible"))
@@ -52,10 +52,8 @@ told("dropped-without-any-run", lambda story, job: ended(story, job, "drop"), ("
 told("dropped-though-its-handler-had-returned", lambda story, job: dropped(story, job, handler="ok"), ("J4", "dropped unfailed"))
 
 
-@case(("J4", "not dropped"), ("J13", "left over"))
-def dropped_and_still_waiting(story: Story, job: str) -> None:
-    dropped(story, job)
-    story.at_end["waiting"].append((job, 0))
+STILL = ("J4", "not dropped"), ("J13", "left over")
+told("dropped-and-still-waiting", lambda story, job: dropped(story, job, left="waiting"), *STILL)
 
 
 @case(("J6", "run again"))

@@ -1,6 +1,8 @@
 """Cases of J20 (ends say what handlers did) and J21 (leases are as long as asked)."""
 
-from tests.reports.cases.base import W1, W3, case, ended
+from typing import Any
+
+from tests.reports.cases.base import W1, W3, case, ended, told
 from tests.reports.story import LEASE_MS, Story, srv_ms
 
 # --- J20: the call that ends a lease says what its handler did -------------------------------------------------------------
@@ -26,16 +28,14 @@ def finished_though_its_handler_raised(story: Story, job: str) -> None:
     story.finish(story.handled(W1, job, 3, end="fail"), 3.1, effect=3.05)
 
 
-@case(("J20", "given up though done"))
-def retried_though_its_handler_returned(story: Story, job: str) -> None:
-    ended(story, job, "retry", handler="ok", delay_ms=100)
+def retried(story: Story, job: str, **handled: Any) -> None:
+    story.end("retry", story.handled(W1, job, 3, **handled), at=3.1, delay_ms=100)
     story.run(W1, job, 3.3)
 
 
-@case()
-def retried_after_its_handler_raised(story: Story, job: str) -> None:
-    ended(story, job, "retry", handler="fail", delay_ms=100)
-    story.run(W1, job, 3.3)
+told("retried-though-its-handler-returned", retried, ("J20", "given up though done"))
+told("retried-after-its-handler-raised", lambda story, job: retried(story, job, end="fail"))
+told("retried-when-its-time-was-up-while-its-handler-went-on", lambda story, job: retried(story, job, took=2))
 
 
 @case()

@@ -1,5 +1,7 @@
 """Cases of J4 (no job is lost), J5 (none comes from nowhere) and J6 (each is finished exactly once)."""
 
+from typing import Any
+
 from tests.reports.cases.base import W1, W2, W3, W4, case, ended, told
 from tests.reports.story import END_S, Story, Token, crc_of, incarnation, ns, srv_ms
 
@@ -52,9 +54,18 @@ def run_again_after_an_end_without_an_answer(story: Story, job: str, f: str) -> 
     return second
 
 
-@case(LOST)
-def an_unanswered_finish_of_an_older_lease_excuses_no_loss(story: Story, job: str) -> None:
-    story.end("retry", run_again_after_an_end_without_an_answer(story, job, "finish"), at=12.4, delay_ms=100)
+def retried_again(story: Story, job: str, f: str, left: str = "") -> None:
+    story.end("retry", run_again_after_an_end_without_an_answer(story, job, f), at=12.4, delay_ms=100, left=left)
+
+
+told("an-unanswered-finish-of-an-older-lease-excuses-no-loss", lambda story, job: retried_again(story, job, "finish"), LOST)
+told(
+    "an-unanswered-retry-of-an-older-lease-buries-nothing",
+    lambda story, job: retried_again(story, job, "retry", "dead"),
+    UNBURIED,
+)
+ONLY_OLDER = "done-though-only-an-older-lease-may-have-finished-it"
+told(ONLY_OLDER, lambda story, job: retried_again(story, job, "finish", "done"), UNFINISHED)
 
 
 @case(LOST)
@@ -62,18 +73,6 @@ def an_unanswered_finish_of_a_lease_that_was_reaped_excuses_no_loss(story: Story
     token = story.handled(W1, job, 3)
     story.end("finish", token, at=3.1, reply="info")
     story.reap(W3, token, 12.1)
-
-
-@case(UNBURIED)
-def an_unanswered_retry_of_an_older_lease_buries_nothing(story: Story, job: str) -> None:
-    story.end("retry", run_again_after_an_end_without_an_answer(story, job, "retry"), at=12.4, delay_ms=100)
-    story.at_end["dead"].append((job, srv_ms(13)))
-
-
-@case(UNFINISHED)
-def done_though_only_an_older_lease_may_have_finished_it(story: Story, job: str) -> None:
-    story.end("retry", run_again_after_an_end_without_an_answer(story, job, "finish"), at=12.4, delay_ms=100)
-    story.at_end["done"].append((job, srv_ms(13)))
 
 
 @case(OPEN_END)
@@ -135,25 +134,14 @@ def done_and_never_finished(story: Story, job: str) -> None:
     story.at_end["done"].append((job, srv_ms(3)))
 
 
-@case(UNFINISHED)
-def done_though_its_finish_was_refused(story: Story, job: str) -> None:
-    ended(story, job, "finish", handler="ok", result="stale", left="done")
+REFUSED = "done-though-its-finish-was-refused"
+told(REFUSED, lambda story, job: ended(story, job, "finish", result="stale", left="done"), UNFINISHED)
 
 
-@case(UNBURIED)
-def dead_and_never_buried(story: Story, job: str) -> None:
-    ended(story, job, "retry", handler="fail", delay_ms=100)
-    story.at_end["dead"].append((job, srv_ms(3.3)))
-
-
-@case()
-def buried_by_its_last_retry(story: Story, job: str) -> None:
-    ended(story, job, "retry", handler="fail", delay_ms=100, outcome="buried", left="dead")
-
-
-@case()
-def buried_by_a_retry_that_was_never_answered(story: Story, job: str) -> None:
-    ended(story, job, "retry", handler="ok", delay_ms=100, reply="info", left="dead")
+FAILED: Any = {"handler": "fail", "delay_ms": 100, "left": "dead"}
+told("dead-and-never-buried", lambda story, job: ended(story, job, "retry", **FAILED), UNBURIED)
+told("buried-by-its-last-retry", lambda story, job: ended(story, job, "retry", **FAILED, outcome="buried"))
+told("buried-by-a-retry-that-was-never-answered", lambda story, job: ended(story, job, "retry", **FAILED, reply="info"))
 
 
 @case(UNBURIED)
@@ -241,6 +229,28 @@ def a_corrupt_job_that_nobody_enqueued(story: Story, job: str) -> None:
     """A claim that finds it corrupt is no claim of it."""
     story.operation(W1, "claim", 3, [{"job": job, "result": "corrupt"}], lease_ms=9_000)
     story.at_end["dead"].append((job, srv_ms(3)))
+
+
+def orphan(story: Story, job: str, *needs: str) -> None:
+    """Dead, and never claimed: it needs these others, and is to be buried with any of them."""
+    story.enqueue(job, 2, needs=needs, on_parent_failure="bury")
+    story.at_end["dead"].append((job, srv_ms(3.2)))
+
+
+@case()
+def buried_with_a_job_that_was_buried_with_one_that_it_needs(story: Story, job: str) -> None:
+    ended(story, f"{job}-2", "bury", handler="fail", left="dead")
+    orphan(story, f"{job}-1", "unknown", f"{job}-2")
+    orphan(story, job, f"{job}-1")
+
+
+@case(UNBURIED)
+def dead_though_the_job_that_it_needs_has_finished(story: Story, job: str) -> None:
+    story.life(W1, f"{job}-1", 3)
+    orphan(story, job, f"{job}-1")
+
+
+told("dead-and-needs-a-job-that-nobody-knows", lambda story, job: orphan(story, job, "unknown"), (*UNBURIED, "unknown"))
 
 
 # Rule 33: it is in a state, and all the same it never had its run.

@@ -1,5 +1,7 @@
 """Cases of J13: jobs that are stuck after the last heal, and jobs in hand at a kill. Workers and kills: see test_runs."""
 
+from typing import Any
+
 from tests.reports.cases.base import W1, W2, W3, W4, case, ended, told
 from tests.reports.story import DEADLINE_S, END_S, HEALED_S, Story, srv_ms
 
@@ -87,22 +89,17 @@ def claimed_and_given_back_for_ever(story: Story, job: str) -> None:
     story.at_end["waiting"].append((job, 0))
 
 
-@case()
-def delayed_at_the_end_by_the_long_delay_of_a_retry(story: Story, job: str) -> None:
-    ended(story, job, "retry", handler="fail", delay_ms=3_600_000)
+def delayed_for_an_hour(story: Story, job: str, delay_ms: int, handler: str = "fail", **more: Any) -> None:
+    """As the snapshots say, after a retry with this delay."""
+    ended(story, job, "retry", handler=handler, delay_ms=delay_ms, **more)
     story.left("delayed", job, srv_ms(3_603.1))
 
 
-@case()
-def delayed_at_the_end_by_the_long_delay_of_a_retry_without_an_answer(story: Story, job: str) -> None:
-    ended(story, job, "retry", handler="ok", delay_ms=3_600_000, reply="info")
-    story.left("delayed", job, srv_ms(3_603.1))
-
-
-@case(("J13", "left over"))
-def delayed_at_the_end_for_longer_than_its_retry_asked_for(story: Story, job: str) -> None:
-    ended(story, job, "retry", handler="fail", delay_ms=100)
-    story.left("delayed", job, srv_ms(3_603.1))
+BY_RETRY, HOUR_MS = "delayed-at-the-end-by-the-long-delay-of-a-retry", 3_600_000
+told(BY_RETRY, lambda story, job: delayed_for_an_hour(story, job, HOUR_MS))
+told(f"{BY_RETRY}-without-an-answer", lambda story, job: delayed_for_an_hour(story, job, HOUR_MS, "ok", reply="info"))
+LONGER = "delayed-at-the-end-for-longer-than-its-retry-asked-for"
+told(LONGER, lambda story, job: delayed_for_an_hour(story, job, 100), ("J13", "left over"))
 
 
 @case(("J13", "left over"))
