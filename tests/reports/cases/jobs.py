@@ -15,6 +15,9 @@ told("enqueued-and-gone", lambda story, job: story.enqueue(job, 2), LOST)
 told("gone-unclaimed-after-it-expired", lambda story, job: story.enqueue(job, 2, expires_ms=1_000))
 
 
+told("gone-unclaimed-an-hour-too-soon", lambda story, job: story.enqueue(job, 2, expires_ms=3_600_000), LOST)
+
+
 @case(LOST)
 def claimed_before_it_expired_and_gone(story: Story, job: str) -> None:
     story.enqueue(job, 2, expires_ms=5_000)
@@ -135,9 +138,8 @@ def done_and_never_finished(story: Story, job: str) -> None:
     story.at_end["done"].append((job, srv_ms(3)))
 
 
-@case(UNFINISHED)
-def done_though_its_finish_was_refused(story: Story, job: str) -> None:
-    ended(story, job, "finish", handler="ok", result="stale", left="done")
+DONE_AND_REFUSED = {"handler": "ok", "result": "stale", "left": "done"}
+told("done-though-its-finish-was-refused", lambda story, job: ended(story, job, "finish", **DONE_AND_REFUSED), UNFINISHED)
 
 
 @case(UNBURIED)
