@@ -278,7 +278,7 @@ def enqueue_columns() -> list[Column]:
         ),
         F.first(F.when(sent_enqueue(), F.col("needs")), ignorenulls=True).alias("needs"),
         F.max(F.when(sent_enqueue(), F.col("wants"))).alias("wants"),
-        F.max(F.when(sent_enqueue(), F.col("expires_ms"))).alias("expires_ms"),
+        F.min(F.when(sent_enqueue(), F.col("first_send_ns") + F.col("expires_ms") * MS)).alias("expires_ns"),
         F.max(F.when(sent_enqueue(), F.col("schedule"))).alias("schedule"),
         F.max(F.when(sent_enqueue(), F.col("tick_ms"))).alias("tick_ms"),
     ]

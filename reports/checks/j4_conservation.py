@@ -4,7 +4,7 @@ A drop ends a job without a finish after a failed attempt, as requested by its h
 discarded, skipped (then it is listed as done), or rerouted. A drop of a job that no handler has started, or whose handler had
 returned under the dropped lease before the drop was sent, is a violation.
 
-A job that may expire, and that no claim has leased, may be in no state: it has expired (rule 38).
+A job that may expire, and that no claim has leased, may be in no state once its time is up: it has expired (rule 38).
 
 A job that is in no state and whose finish or drop was sent but never answered is possible, not lost: only these calls remove a
 job from the queue. (Calls of a lease that was reaped, or followed by another lease, had no effect.) Violations are also: a job
@@ -26,8 +26,10 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j20_handlers_agree import returned_before
-from reports.facts import Run, Snapshot
-from reports.windows import lost_with_all
+from reports.columns import SNAPSHOT_SLACK_NS
+from reports.facts import MS, Run, Snapshot
+from reports.meaning import NEVER_NS
+from reports.windows import clock_jumps, lost_with_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -117,8 +119,8 @@ def at_end(run: Run, snapshot: Snapshot) -> list[Flag]:
 def absent(run: Run, snapshot: Snapshot, settled: Column) -> list[Flag]:
     """Jobs in no state of the snapshot at the end that neither finished nor were dropped."""
     taken_ns = F.lit(snapshot.t_ns)
-    expired = F.col("expires_ms").isNotNull() & F.col("claim_done_ns").isNull()
-    gone = ~F.col("accepted") & ~F.col("dropped") & ~expired & (F.size("end_states") == 0)
+    expired = (F.col("expires_ns") <= F.lit(may_expire_ns(run, snapshot))) & F.col("claim_done_ns").isNull()
+    gone = ~F.col("accepted") & ~F.col("dropped") & ~F.coalesce(expired, F.lit(False)) & (F.size("end_states") == 0)
     ending = F.col("finish_open") | F.col("drop_open")
     there = F.coalesce(F.least("created_done_ns", "claim_done_ns") < taken_ns, F.lit(False)) | F.col("at_deadline")
     lost = sentence("was enqueued, has not finished, and is in no state at the end")
@@ -127,6 +129,12 @@ def absent(run: Run, snapshot: Snapshot, settled: Column) -> list[Flag]:
         Flag("lost", gone & there & ~ending, lost, absence=True, level=sure(settled), loss=all_lost(run)),
         Flag("open end", gone & there & ending, open_end, absence=True, level="possible"),
     ]
+
+
+def may_expire_ns(run: Run, snapshot: Snapshot) -> int:
+    """The latest end of a job's time that has passed at the snapshot: by the server's clock, which may have jumped over it."""
+    jumped_ms = sum(jump.size_ms for jump in clock_jumps(run))
+    return snapshot.t_ns + SNAPSHOT_SLACK_NS + min(jumped_ms * MS, NEVER_NS)
 
 
 def all_lost(run: Run) -> Column:

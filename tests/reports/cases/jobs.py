@@ -17,6 +17,9 @@ told("enqueued-and-gone", lambda story, job: story.enqueue(job, 2), LOST)
 told("gone-unclaimed-after-it-expired", lambda story, job: story.enqueue(job, 2, expires_ms=1_000))
 
 
+told("gone-unclaimed-an-hour-too-soon", lambda story, job: story.enqueue(job, 2, expires_ms=3_600_000), LOST)
+
+
 @case(LOST)
 def claimed_before_it_expired_and_gone(story: Story, job: str) -> None:
     story.enqueue(job, 2, expires_ms=5_000)
