@@ -4,8 +4,8 @@ many there are.
 A shard is a Lanes queue of its own, in a slot of its own. Shard 0 has the name of the queue, `mails`; it
 holds the record, the schedules and the jobs of their ticks, what handlers of other queues reroute to this
 one, and locks. The others share all other jobs, and are named by the version of the record and their number,
-`mails#1.3`. No queue of a user has a `#` in its name. No name is used again. So a client with an old record cannot write
-into a newer shard (`engine.resharding`).
+`mails#1.3`. No queue of a user has a `#` in its name. No name is used again. So a client with an old record
+cannot write into a newer shard (`engine.resharding`).
 
 A job goes by its key, or else by its unique key, or else by its id: crc32 of that, times the number of these
 shards, divided by 2^32. So all jobs of a key are in one shard, and order, limits, unique and dedup of a key
