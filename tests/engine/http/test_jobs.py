@@ -273,6 +273,24 @@ def test_a_queue_in_shards_is_served_whole(client: httpx.Client, ironclaim_url: 
         assert client.post("/api/queues/parts/jobs/j7/cancel").status_code == 200 and parts.jobs.state("j7") == "cancelled"
 
 
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_queue_that_is_divided_later_is_served_whole(changed: bool, client: httpx.Client, ironclaim_url: str, raw: Any) -> None:
+    def waiting() -> int:
+        return client.get("/api/queues/parts").json()["counts"]["waiting"]
+
+    assert waiting() == 0
+    with Queue("parts", url=ironclaim_url, shards=4) as parts:
+        parts.enqueue_many([{"name": "a", "payload": at} for at in range(20)])
+        if changed:
+            assert client.post("/api/queues/parts/pause").status_code == 200
+            assert len(raw.keys("ic:{parts*}:paused")) == 4 and waiting() == 20
+        else:
+            wait_until(lambda: waiting() == 20, "who only reads learns of it, too")
+    # The server is another one, on which the queue is whole.
+    raw.flushdb()
+    assert waiting() == 0 and not raw.exists("ic:{parts}:shards")
+
+
 def test_a_view_costs_two_calls_however_much_there_is(client: httpx.Client, raw: Any, queue: Queue) -> None:
     """With more lanes than one call counts, and more schedules than one call lists."""
     queue.enqueue_many([{"name": "a", "payload": at, "key": f"k{at % 700}"} for at in range(2_000)])
