@@ -11,10 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from engine import AsyncQueue, Queue, UnsupportedFeature
-from engine.http import opening
+from engine import AsyncQueue, Queue
 from engine.http.jobs import events
-from engine.http.page import live
 from engine.http.settings import HttpSettings
 from engine.models.lanes_keys import LanesKeys
 from engine.resharding import Resharding
@@ -106,26 +104,22 @@ def test_a_listener_takes_what_is_after_the_last_event_that_was_seen() -> None:
 
 async def test_who_reads_is_forgotten_with_the_last_one_that_listens(ironclaim_url: str) -> None:
     readers = events.Readers()
-    async with AsyncQueue("q", url=ironclaim_url) as queue, AsyncQueue("parts", url=ironclaim_url, shards=2) as parts:
-        async with readers.listening(queue) as (first, _):
-            async with readers.listening(queue) as (second, _):
-                assert second is first
-            assert [*readers._by_queue] == [queue]
-            with pytest.raises(UnsupportedFeature):
-                await readers.listening(parts).__aenter__()
-        assert not readers._by_queue
+    async with AsyncQueue("q", url=ironclaim_url) as queue, readers.listening(queue) as (first, _):
+        async with readers.listening(queue) as (second, _):
+            assert second is first
+        assert [*readers._by_queue] == [queue]
+    assert not readers._by_queue
 
 
 @pytest.mark.parametrize("path", [EVENTS, "/queues/q/live"])
 def test_a_stream_ends_when_its_queue_is_divided(
     path: str, ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((events, "SILENCE_S"), (opening, "LOOK_AGAIN_S"), (live, "EVERY_S")):
-        monkeypatch.setattr(module, name, 0.05)
+    monkeypatch.setattr(events, "SILENCE_S", 0.05)
     with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{path}", timeout=STREAM_S) as answer:
         lines = answer.iter_lines()
         assert next(lines) and Resharding(queue, 2).run().done
-        wait_until(lambda: httpx.head(f"{base}{EVENTS}", timeout=STREAM_S).status_code == 501, "it knows")
+        wait_until(lambda: httpx.head(f"{base}{EVENTS}", timeout=STREAM_S).status_code == 501, "who only reads learns of it")
         rest_of(lines)
 
 
