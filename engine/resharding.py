@@ -297,6 +297,8 @@ class Resharding:
         while jobs:
             reply: Inspected = self._run(source, Inspect(jobs))
             for job, looked in zip(jobs, reply.items, strict=False):
+                if self._stays(source, job):
+                    continue
                 info = job_info(source.model, BUILT_IN, job, looked, reply.srv_us)
                 options = info.options
                 if info.state == "dead" and options.needs and not options.key:
@@ -306,10 +308,13 @@ class Resharding:
                         "with_children does not revive it",
                     )
                 home = layout.home(options.key, options.unique, job)
-                if home:
-                    found.setdefault(layout.name(self._queue.name, home), []).append(job)
+                found.setdefault(layout.name(self._queue.name, home), []).append(job)
             jobs = jobs[len(reply.items) :]
         return found
+
+    def _stays(self, source: Queue, job: str) -> bool:
+        """Whether a job neither moves nor is waited for."""
+        return source.name == self._queue.name and sharding.stays_in_shard_0(job)
 
     def _arrive(self, source: Queue, taken: TakenJobs) -> int:
         """Put a batch that was taken where it goes, and forget it here."""
@@ -344,7 +349,7 @@ class Resharding:
             offset, seen = 0, PAGE
             while seen == PAGE:
                 page: Paged = self._run(source, Page(state, offset, PAGE))
-                left += sum(1 for job in page.jobs if Layout(1, 2).home("", "", job))
+                left += sum(not self._stays(source, job) for job in page.jobs)
                 offset, seen = offset + page.seen, page.seen
         return left
 

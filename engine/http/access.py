@@ -225,7 +225,7 @@ async def carried_out(
     wanted, and with an audit line."""
     if not changes:
         request.state.access = await admitting
-        await _meet(request)
+        await _meet(request, changes=False)
         return await endpoint(request)
     status = 500
     try:
@@ -233,7 +233,7 @@ async def carried_out(
         if not request.app.state.settings.allow_changes:
             raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
         await refuse_forged(request, access)
-        await _meet(request)
+        await _meet(request, changes=True)
         response = await endpoint(request)
         status = response.status_code
     except Problem as problem:
@@ -335,10 +335,10 @@ async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Acc
     return access
 
 
-async def _meet(request: Request) -> None:
+async def _meet(request: Request, *, changes: bool) -> None:
     """Open the queue that the path names. Raises Malformed, ServerUnavailable."""
     if "queue" in request.path_params:
-        await request.app.state.opened.meet(request.path_params["queue"])
+        await request.app.state.opened.meet(request.path_params["queue"], changes=changes)
 
 
 def audit(request: Request, status: int) -> None:

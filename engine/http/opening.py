@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from starlette.requests import Request
 
 from engine import models
 from engine.channel.asynchronous.channel import AsyncChannel
-from engine.errors import counted
+from engine.errors import EngineError, counted
 from engine.http.answers import RETRY_AFTER_S, Problem
 from engine.http.settings import HttpSettings
 from engine.ops.admin import ReadShards
@@ -20,13 +22,15 @@ from engine.ops.base import Call
 from engine.queue import admin
 from engine.queue.admin import QueueInfo
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.sharding import read_record
+from engine.queue.sharding import number_of_shards, read_record
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.endpoint import Endpoint
 
 #: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever
 #: still uses it goes on, with new connections.
 QUEUES_MAX = 256
+#: What only reads looks again after so long whether a queue was divided meanwhile.
+LOOK_AGAIN_S = 1.0
 
 T = TypeVar("T")
 
@@ -42,6 +46,8 @@ class Opened:
         self._settings = settings
         self._channel_spec = None if settings.channels is None else settings.channels.spec
         self._queues: OrderedDict[str, AsyncQueue] = OrderedDict()
+        self._looked_s: dict[str, float] = {}
+        self._outdated: weakref.WeakSet[AsyncQueue] = weakref.WeakSet()
         self._channels: OrderedDict[str, AsyncChannel] = OrderedDict()
         self._bananas: AsyncQueue | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -56,22 +62,49 @@ class Opened:
         self._queues.move_to_end(name)
         return found
 
-    async def meet(self, name: str) -> None:
-        """Open the queue of this name with as many shards as it has on its server. Raises Malformed,
-        ServerUnavailable."""
-        if name in self._queues:
-            return
-        found = self._made(name)
-        if found.model.name == "lanes":
-            async with found.driver.permits:
-                text: str = await found.driver.run(found.model.call(ReadShards()))
-            if text:
-                await found.close()
-                found = self._made(name, read_record(text).layouts[-1].shards)
-        if name in self._queues:
-            await found.close()
+    async def meet(self, name: str, *, changes: bool) -> None:
+        """Open the queue of this name with as many shards as it has on its server. A whole one may be divided
+        later: a request that `changes` something asks each time, and any other one now and then. One with
+        shards is always asked, so that it makes no record of them where there is none any more. Raises
+        Malformed, ServerUnavailable."""
+        known, now_s = self._queues.get(name), time.monotonic()
+        found = self._made(name) if known is None else known
+        if found.model.name != "lanes":
+            shards = None
+        elif known is None or changes or known.shards is not None or self._is_due(name, now_s):
+            try:
+                async with found.driver.permits:
+                    text: str = await found.driver.run(found.model.call(ReadShards()))
+            except EngineError:
+                if changes or known is None:
+                    raise
+                # What is asked for tells of it.
+                return
+            shards = number_of_shards(read_record(text).layouts[-1].shards) if text else None
+            self._looked_s[name] = now_s
         else:
+            return
+        if shards != found.shards:
+            if known is None:
+                await found.close()
+            found = self._made(name, shards)
+        now = self._queues.get(name)
+        if now is None:
             self._keep(self._queues, name, found)
+        elif found is not known and now is not known:
+            # Another request was faster.
+            await found.close()
+        elif found is not known:
+            self._queues[name] = found
+            self._outdated.add(now)
+            self._close_soon(now)
+
+    def _is_due(self, name: str, now_s: float) -> bool:
+        return now_s - self._looked_s.get(name, float("-inf")) >= LOOK_AGAIN_S
+
+    def is_outdated(self, queue: AsyncQueue) -> bool:
+        """Whether a queue was opened with another number of shards than it has now."""
+        return queue in self._outdated
 
     def channel(self, name: str) -> AsyncChannel:
         """The channel of this name. Raises Malformed."""
@@ -118,10 +151,14 @@ class Opened:
     def _keep(self, opened: OrderedDict[str, Any], name: str, made: AsyncQueue | AsyncChannel) -> None:
         if len(opened) >= QUEUES_MAX:
             _, oldest = opened.popitem(last=False)
-            task = asyncio.get_running_loop().create_task(oldest.close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._looked_s.pop(oldest.name, None)
+            self._close_soon(oldest)
         opened[name] = made
+
+    def _close_soon(self, opened: AsyncQueue | AsyncChannel) -> None:
+        task = asyncio.get_running_loop().create_task(opened.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
 def queue_of(request: Request) -> AsyncQueue:

@@ -2,14 +2,15 @@
 many there are.
 
 A shard is a Lanes queue of its own, in a slot of its own. Shard 0 has the name of the queue, `mails`; it
-holds the record, the schedules and the jobs of their ticks, and locks. The others share all other jobs, and
-are named by the version of the record and their number, `mails#1.3`. No
-queue of a user has a `#` in its name. No name is used again. So a client with an old record cannot write
-into a newer shard (`engine.resharding`).
+holds the record, the schedules and the jobs of their ticks, what handlers of other queues reroute to this
+one, and locks. The others share all other jobs, and are named by the version of the record and their number,
+`mails#1.3`. No queue of a user has a `#` in its name. No name is used again. So a client with an old record
+cannot write into a newer shard (`engine.resharding`).
 
 A job goes by its key, or else by its unique key, or else by its id: crc32 of that, times the number of these
 shards, divided by 2^32. So all jobs of a key are in one shard, and order, limits, unique and dedup of a key
-hold as in any queue.
+hold as in any queue. Callbacks of a job, and what its handler reroutes to another name of the queue, are made
+in its shard: ids that the engine makes of another one count as that.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from engine.ops.jobs import Enqueue
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 
 SHARDS_MAX = 256
-#: How jobs of ticks begin, and those end that a handler has rerouted: they stay in shard 0.
-_AT_HOME = (validate.OF_SCHEDULES, ">reroute")
+#: How ids go on that are made of that of another job: `<id>>reroute`, `<id>>success:7`, `<id>>failure:7`.
+_MADE_OF = ">"
 
 
 class Layout(NamedTuple):
@@ -47,9 +48,10 @@ class Layout(NamedTuple):
 
     def home(self, key: str, unique: str, job: str) -> int:
         """The number of the shard that a job belongs to."""
-        if self.shards == 1 or job.startswith(_AT_HOME[0]) or job.endswith(_AT_HOME[1]):
+        if self.shards == 1 or job.startswith(validate.OF_SCHEDULES):
             return 0
-        return 1 + (crc32((key or unique or job).encode()) * (self.shards - 1) >> 32)
+        of = key or unique or job.partition(_MADE_OF)[0]
+        return 1 + (crc32(of.encode()) * (self.shards - 1) >> 32)
 
     def homes_of(self, former: Layout, number: int) -> range:
         """The shards of this layout that jobs of one shard of a former one may belong to."""
@@ -58,6 +60,12 @@ class Layout(NamedTuple):
         most, share = former.shards - 1, self.shards - 1
         first, last = ((number - 1) << 32) // most, ((number << 32) - 1) // most
         return range(1 + (first * share >> 32), 2 + (last * share >> 32))
+
+
+def stays_in_shard_0(job: str) -> bool:
+    """Whether a job that is in shard 0 belongs there: one of a tick, or one that was rerouted, as handlers of
+    other queues do, which know no shards."""
+    return job.startswith(validate.OF_SCHEDULES) or job.endswith(">reroute")
 
 
 @frozen

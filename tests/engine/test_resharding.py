@@ -331,6 +331,23 @@ def test_what_stays_is_counted_page_by_page_without_jobs_of_ticks(ironclaim_url:
         assert told == ["prepares 3 shards", moves, *stay, moves] and slept_s == [0.2], "it names them once"
 
 
+@pytest.mark.parametrize("before", [3, 1])
+def test_what_was_rerouted_moves_unless_it_is_in_shard_0(before: int, ironclaim_url: str, raw: Any) -> None:
+    """Dead and waiting ones, with a key and without, of each shard; what handlers of another queue send is in shard 0."""
+    handlers = some_handlers(raises(MemoryError("much")), "away")
+    handlers("gone")(raises(ValueError("no")))
+    with Queue("mails", url=ironclaim_url, shards=before) as old, Queue("other", url=ironclaim_url) as other:
+        for queue, n, target in [(other, 16, "mails:nobody"), *((old, n, "gone" if n < 8 else "nobody") for n in range(16))]:
+            queue.enqueue("away", n, id=f"j{n}", key=f"k{n}" if n % 2 else None, attempts=1, reroute_on={"MemoryError": target})
+        for queue in (other, old):
+            Worker(queue, handlers, sweep_ms=20).run(burst=True)
+        known = states(old)
+    assert (len(known["dead"]), len(known["waiting"])) == (8, 9) and reshard(ironclaim_url, 5, wait_ms=20_000).done
+    with Queue("mails", url=ironclaim_url, shards=5) as queue:
+        assert states(queue) == known
+    assert raw.zcard("ic:{mails}:lane:nobody") == {3: 1, 1: 5}[before]
+
+
 def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(ironclaim_url: str, monkeypatch: Any, client: Any) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as queue, Queue("mails", url=ironclaim_url) as plain:
         queue.enqueue("send", 1, id="runs", key="acme", attempts=3)

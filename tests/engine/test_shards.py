@@ -42,7 +42,8 @@ def test_key_comes_before_unique_and_that_before_the_id() -> None:
     of_key = layout.home("acme", "", "a")
     assert {layout.home("acme", unique, job) for unique in ("", "u") for job in ("b", "c")} == {of_key}
     assert layout.home("", "u", "b") == layout.home("", "u", "c") != layout.home("", "", "b")
-    assert layout.home("acme", "", "cron:nightly:1") == layout.home("", "", "x>reroute") == 0
+    assert layout.home("acme", "", "cron:nightly:1") == 0
+    assert len({layout.home("", "", job) for job in ("b", "b>reroute", "b>success:7", "b>reroute>failure:7")}) == 1
 
 
 @pytest.mark.parametrize(("before", "after"), [(16, 32), (32, 16), (7, 5), (2, 256), (1, 4)])

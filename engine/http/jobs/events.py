@@ -24,7 +24,7 @@ from engine.http.access import needs, still_admitted
 from engine.http.answers import bad_value
 from engine.http.describing import Header, described
 from engine.http.jobs import schemas
-from engine.http.opening import Waits, queue_of
+from engine.http.opening import Opened, Waits, queue_of
 from engine.ops.looks import Event
 from engine.queue.asynchronous.queue import AsyncQueue
 
@@ -91,6 +91,11 @@ class Reader:
         self._arrived = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def listened(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncGenerator[Listener]:
         """A listener, from now on. Raises ServerUnavailable."""
@@ -149,17 +154,23 @@ class Reader:
 
 
 class Readers:
-    """The readers of an application, by queue."""
+    """The readers of an application: of the queues that somebody listens to, as they were opened."""
 
     def __init__(self) -> None:
-        self._by_queue: dict[str, Reader] = {}
+        self._by_queue: dict[AsyncQueue, Reader] = {}
 
-    def of(self, queue: AsyncQueue) -> Reader:
-        """The reader of a queue."""
-        found = self._by_queue.get(queue.name)
-        if found is None or found.queue is not queue:
-            found = self._by_queue[queue.name] = Reader(queue)
-        return found
+    @contextlib.asynccontextmanager
+    async def listening(self, queue: AsyncQueue) -> AsyncGenerator[tuple[Reader, Listener]]:
+        """The reader of a queue and a listener of it, from now on. Raises ServerUnavailable."""
+        reader = self._by_queue.get(queue)
+        if reader is None:
+            reader = self._by_queue[queue] = Reader(queue)
+        try:
+            async with reader.listening() as listener:
+                yield reader, listener
+        finally:
+            if not reader.listened:
+                self._by_queue.pop(queue, None)
 
     def end(self) -> None:
         """Wake all listeners of all queues."""
@@ -189,8 +200,8 @@ async def stream_events(request: Request) -> Response:
     stack = contextlib.AsyncExitStack()
     try:
         stack.enter_context(state.waits.one_more())
-        reader: Reader = state.readers.of(queue)
-        listener = await stack.enter_async_context(reader.listening())
+        readers: Readers = state.readers
+        reader, listener = await stack.enter_async_context(readers.listening(queue))
     except BaseException:
         await stack.aclose()
         raise
@@ -221,6 +232,7 @@ async def _stream(
     request: Request, reader: Reader, listener: Listener, after: str | None
 ) -> AsyncGenerator[bytes]:
     waits: Waits = request.app.state.waits
+    opened: Opened = request.app.state.opened
     yield f"retry: {_RETRY_MS}\n\n".encode()
     seen = (0, 0)
     if after is not None:
@@ -228,7 +240,10 @@ async def _stream(
             async for event in reader.queue.events.read(after, wait_ms=0):
                 seen = position_of(event.id)
                 yield _chunk(event)
-    while not waits.ending.is_set() and await still_admitted(request, "read"):
+    # Who comes back asks the queue as it is by then.
+    while not (waits.ending.is_set() or opened.is_outdated(reader.queue)) and await still_admitted(
+        request, "read"
+    ):
         while listener.waiting:
             chunk = listener.take(seen)
             if chunk:

@@ -124,7 +124,8 @@ async def live(request: Request) -> Response:
 async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGenerator[bytes]:
     yield _event("samples", [sample.fields() for sample in sampler.samples])
     shown = None
-    while not waits.ending.is_set():
+    # Who comes back asks the queue as it is by then.
+    while not (waits.ending.is_set() or request.app.state.opened.is_outdated(sampler.queue)):
         sample = await sampler.next()
         if not await still_admitted(request, "read"):
             return

@@ -100,6 +100,7 @@ class Sampler:
     """The samples of one queue."""
 
     def __init__(self, queue: AsyncQueue) -> None:
+        self.queue = queue
         self._looks = looks_at(queue)
         self.samples: deque[Sample] = deque(maxlen=KEPT)
         self.waiting = LanesRound()
@@ -232,7 +233,7 @@ class Samplers:
     def of(self, queue: AsyncQueue) -> Sampler:
         """The sampler of a queue."""
         found = self._made.get(queue.name)
-        if found is None:
+        if found is None or found.queue is not queue:
             found = self._made[queue.name] = Sampler(queue)
             for name in [
                 name for name, other in self._made.items() if not other.watched and other is not found

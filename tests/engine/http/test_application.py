@@ -84,7 +84,7 @@ async def test_what_was_used_last_stays_open(ironclaim_url: str, monkeypatch: py
         first, _, again, _ = map(of, "abac")
         assert of("a") is again is first
     monkeypatch.setattr(opened, "_made", None)
-    await opened.meet("a")
+    await opened.meet("a", changes=False)
     await opened.close()
 
 

@@ -262,7 +262,9 @@ def test_a_server_that_is_away_is_a_problem_that_says_when_to_try_again() -> Non
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
 
-def test_a_queue_in_shards_is_served_whole(client: httpx.Client, ironclaim_url: str) -> None:
+def test_a_queue_in_shards_is_served_whole(client: httpx.Client, ironclaim_url: str, raw: Any) -> None:
+    """Also one that was met before it had any."""
+    assert client.get("/api/queues/parts").json()["counts"]["waiting"] == 0
     with Queue("parts", url=ironclaim_url, shards=4) as parts:
         parts.enqueue("a", 0, id="first")
         jobs = [{"name": "a", "payload": at, "id": f"j{at}", "key": f"k{at}"} for at in range(20)]
@@ -271,6 +273,8 @@ def test_a_queue_in_shards_is_served_whole(client: httpx.Client, ironclaim_url: 
         assert client.get("/api/queues/parts/jobs/j7").json()["payload"] == 7
         assert len(client.get("/api/queues/parts/jobs", params={"limit": 100}).json()["jobs"]) == 21
         assert client.post("/api/queues/parts/jobs/j7/cancel").status_code == 200 and parts.jobs.state("j7") == "cancelled"
+        raw.flushdb()
+        assert client.get("/api/queues/parts").json()["counts"]["waiting"] == 0 == raw.exists("ic:{parts}:shards"), "whole again"
 
 
 def test_a_view_costs_two_calls_however_much_there_is(client: httpx.Client, raw: Any, queue: Queue) -> None:

@@ -15,6 +15,7 @@ from engine import AsyncQueue, Queue
 from engine.http.jobs import events
 from engine.http.settings import HttpSettings
 from engine.models.lanes_keys import LanesKeys
+from engine.resharding import Resharding
 from tests.engine.http.serving import coming, rest_of, served
 from tests.engine.using import STREAM_S, Relay, refused, wait_until
 
@@ -99,6 +100,27 @@ def test_a_listener_takes_what_is_after_the_last_event_that_was_seen() -> None:
     assert listener.take((7, 2)) == b"7-10 8-0 " and not listener.waiting
     behind = [listener.tell((9, at), b"") or listener.behind for at in range(1_001)]
     assert behind == [False] * 1_000 + [True]
+
+
+async def test_who_reads_is_forgotten_with_the_last_one_that_listens(ironclaim_url: str) -> None:
+    readers = events.Readers()
+    async with AsyncQueue("q", url=ironclaim_url) as queue, readers.listening(queue) as (first, _):
+        async with readers.listening(queue) as (second, _):
+            assert second is first
+        assert [*readers._by_queue] == [queue]
+    assert not readers._by_queue
+
+
+@pytest.mark.parametrize("path", [EVENTS, "/queues/q/live"])
+def test_a_stream_ends_when_its_queue_is_divided(
+    path: str, ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "SILENCE_S", 0.05)
+    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{path}", timeout=STREAM_S) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) and Resharding(queue, 2).run().done
+        wait_until(lambda: httpx.head(f"{base}{EVENTS}", timeout=STREAM_S).status_code == 501, "who only reads learns of it")
+        rest_of(lines)
 
 
 async def test_many_listeners_are_woken_some_at_a_time(ironclaim_url: str) -> None:

@@ -72,6 +72,7 @@ def test_the_samplers_that_nobody_looked_at_for_longest_are_forgotten() -> None:
     known = [made.known(f"q{at}") for at in range(66)]
     assert [at for at in range(66) if known[at] is None] == [0, 1]
     assert {one.samples[0].at_ms for one in known if one} == {1}, "the oldest of its samples, too"
+    assert made.of(AsyncQueue("q65", shards=2)) is not known[65], "one that was opened anew"
 
 
 @pytest.mark.parametrize("shards", [None, 2])
