@@ -71,7 +71,12 @@ class Opened:
         found = self._made(name) if known is None else known
         if found.model.name != "lanes":
             shards = None
-        elif known is None or changes or known.shards is not None or self._is_due(name, now_s):
+        elif (
+            known is None
+            or changes
+            or known.shards is not None
+            or now_s - self._looked_s.get(name, 0.0) >= LOOK_AGAIN_S
+        ):
             try:
                 async with found.driver.permits:
                     text: str = await found.driver.run(found.model.call(ReadShards()))
@@ -91,16 +96,15 @@ class Opened:
         now = self._queues.get(name)
         if now is None:
             self._keep(self._queues, name, found)
-        elif found is not known and now is not known:
+        elif found is known:
+            pass
+        elif now is not known:
             # Another request was faster.
             await found.close()
-        elif found is not known:
+        else:
             self._queues[name] = found
             self._outdated.add(now)
             self._close_soon(now)
-
-    def _is_due(self, name: str, now_s: float) -> bool:
-        return now_s - self._looked_s.get(name, float("-inf")) >= LOOK_AGAIN_S
 
     def is_outdated(self, queue: AsyncQueue) -> bool:
         """Whether a queue was opened with another number of shards than it has now."""

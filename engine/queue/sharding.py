@@ -1,16 +1,16 @@
 """Queues in several shards, without I/O: which shard a job belongs to, and the record on the server of how
 many there are.
 
-A shard is a Lanes queue of its own, in a slot of its own. Shard 0 has the name of the queue, `mails`; it
-holds the record, the schedules and the jobs of their ticks, what handlers of other queues reroute to this
-one, and locks. The others share all other jobs, and are named by the version of the record and their number,
-`mails#1.3`. No queue of a user has a `#` in its name. No name is used again. So a client with an old record
-cannot write into a newer shard (`engine.resharding`).
+A shard is a Lanes queue of its own, in a slot of its own. Shard 0 has the name of the queue, `mails`. It has
+the record, the schedules and the jobs of their ticks, locks, and what handlers of other queues reroute here.
+The others share all other jobs, and are named by the version of the record and their number, `mails#1.3`. No
+queue of a user has a `#` in its name. No name is used again. So a client with an old record cannot write into
+a newer shard (`engine.resharding`).
 
 A job goes by its key, or else by its unique key, or else by its id: crc32 of that, times the number of these
 shards, divided by 2^32. So all jobs of a key are in one shard, and order, limits, unique and dedup of a key
 hold as in any queue. Callbacks of a job, and what its handler reroutes to another name of the queue, are made
-in its shard: ids that the engine makes of another one count as that.
+in its shard. So an id that the engine makes of another one counts as that.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Layout(NamedTuple):
 
 
 def stays_in_shard_0(job: str) -> bool:
-    """Whether a job that is in shard 0 belongs there: one of a tick, or one that was rerouted, as handlers of
-    other queues do, which know no shards."""
+    """Whether a job that is in shard 0 belongs there: one of a tick, or one that was rerouted. Handlers of
+    other queues reroute to it, because they know no shards."""
     return job.startswith(validate.OF_SCHEDULES) or job.endswith(">reroute")
 
 
