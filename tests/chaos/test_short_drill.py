@@ -47,8 +47,11 @@ Drilled = tuple[Drill, Verdict]
 @pytest.fixture(scope="module")
 def drills(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Drilled, Drilled]:
     """The drill of the clean engine, and that of the mutant, which goes on while the first is judged."""
+    client: Any = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
     with ThreadPoolExecutor(1) as judge:
         clean = drilled("", FAULTS, tmp_path_factory.mktemp("clean"), spark)
+        # Held here: what the drill forks has no thread but this one, and would shut down the connection of the others to Spark.
+        _held = judge.submit(lambda: (spark.version, client.get_thread_connection()))
         judging = judge.submit(verdict_of, clean.folder.path, spark)
         planted = drilled(MUTANT.name, FAULTS[2:], tmp_path_factory.mktemp("planted"), spark)
         verdicts = parsed(judging.result()), parsed(verdict_of(planted.folder.path, spark))

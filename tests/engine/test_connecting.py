@@ -227,13 +227,11 @@ def test_children_of_a_preloaded_process_use_a_queue_while_its_threads_do_too(qu
         while not stop.is_set():
             queue.counts()
 
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(4) as pool, contextlib.ExitStack() as ends:
+        ends.callback(stop.set)
         threads = [pool.submit(busy) for _ in range(4)]
-        try:
-            for number in range(8):
-                assert in_child(lambda number=number: queue.enqueue("work", {}, id=f"child-{number}")) == 0
-        finally:
-            stop.set()
+        for number in range(8):
+            assert in_child(lambda number=number: queue.enqueue("work", {}, id=f"child-{number}")) == 0
     assert [thread.result() for thread in threads] == [None] * 4 and queue.counts().waiting == 8
 
 

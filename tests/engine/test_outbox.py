@@ -205,7 +205,7 @@ def test_each_relay_sends_the_rows_of_its_queues(ironclaim_url: str, database: D
         assert database.states() == {"new": 1} and shops[1].work() == [2]
         assert "1 row for queue first, which this relay does not send" in caplog.text
         stop, told = threading.Event(), len(caplog.records)
-        relay = threading.Thread(target=lambda: outbox.relay(database.connect, second, poll_ms=1, stop=stop))
+        relay = threading.Thread(target=lambda: outbox.relay(database.connect, second, poll_ms=1, stop=stop), daemon=True)
         relay.start()
         wait_until(lambda: len(caplog.records) >= told + 2, "it is said again")
         stop.set()
@@ -350,9 +350,9 @@ def test_two_relays_at_once_make_one_job_of_each_row(shop: Shop, database: Datab
 
     with ThreadPoolExecutor(3) as pool:
         relays = [pool.submit(work) for _ in range(3)]
-        for at in range(0, 300, 20):
-            added(database, shop, *numbers[at : at + 20])
         try:
+            for at in range(0, 300, 20):
+                added(database, shop, *numbers[at : at + 20])
             wait_until(lambda: database.states() == {} or any(relay.done() for relay in relays), "all rows are gone")
         finally:
             stop.set()
@@ -397,7 +397,7 @@ def test_a_first_failure_ends_a_relay_and_no_later_one(shop: Shop, database: Dat
         return real(queue, drafts, not_after_ms) if failure is None else [failure] * len(drafts)
 
     monkeypatch.setattr(outbox, "_send", send)
-    relay = threading.Thread(target=lambda: outbox.relay(connect, shop.queue, poll_ms=1, stop=stop))
+    relay = threading.Thread(target=lambda: outbox.relay(connect, shop.queue, poll_ms=1, stop=stop), daemon=True)
     relay.start()
     wait_until(lambda: calls == 1, "the relay is at it")
     for number in (1, 2):

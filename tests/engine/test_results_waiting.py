@@ -264,9 +264,9 @@ def test_tasks_of_two_loops_wait_over_a_connection_for_each(queue: Queue, client
     assert [each.result(DEADLINE_S) for each in waiting] == [(job, "cancelled") for job in jobs]
     assert max(listening) == 2, "ten waits"
     for loop, thread in zip(loops, threads, strict=True):
-        asyncio.run_coroutine_threadsafe(made.close(), loop).result()
+        asyncio.run_coroutine_threadsafe(made.close(), loop).result(DEADLINE_S)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        thread.join(DEADLINE_S)
         loop.close()
     wait_until(lambda: "of-loops" not in {one["name"] for one in client.client_list()}, "its connections are closed")
 

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -108,12 +109,12 @@ def test_a_group_tells_that_the_grace_of_one_of_its_workers_was_over(queues: tup
     book = Book(hold=True)
     fill(queues[2:3], 1)
     group = WorkerGroup(queues, book.handlers("w", "work"), grace_ms=100)
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor() as threads, ExitStack() as ends:
+        ends.callback(lambda: (group.stop(), book.release()))
         reason = threads.submit(group.run)
         wait_until(lambda: book.running == 1, "one of them holds a job")
         group.stop()
         assert reason.result(120) == "grace over"
-        book.release()
 
 
 def test_a_group_ends_when_one_of_its_workers_fails(queues: tuple[Queue, ...], closed_port: int) -> None:
@@ -128,8 +129,9 @@ def test_a_group_runs_with_no_worker_that_runs_by_itself(queues: tuple[Queue, ..
     caplog.set_level("INFO", "ironclaim.worker")
     book = Book()
     group = WorkerGroup(queues, book.handlers("w", "work"))
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor() as threads, ExitStack() as ends:
         alone = threads.submit(group.workers[0].run)
+        ends.callback(group.stop)
         fill(queues[:1], 1)
         wait_until(lambda: bool(book.ran), "one runs by itself")
         refused(Malformed, "a worker that does not run already", group.run)

@@ -186,9 +186,9 @@ def test_the_log_tells_what_a_worker_runs_and_what_a_stop_leaves_behind(queue: Q
     worker = Worker(queue, some_handlers(lambda job: (begun.set(), gate.wait(DEADLINE_S))), sweep_ms=50, name="w")
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(worker.run)
-        assert begun.wait(DEADLINE_S)
+        began = begun.wait(DEADLINE_S)
         worker.stop(at_once=True)
-        assert ended.result(DEADLINE_S) == "at once"
+        assert began and ended.result(DEADLINE_S) == "at once"
         gate.set()
     told = {"worker w: queue q, 8 jobs at once, runs work", "stopped with 1 job in hand: leases will run out"}
     assert told <= {*caplog.messages}

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -365,10 +366,11 @@ def test_an_end_that_cannot_be_told_ends_no_other_machine() -> None:
 
 
 def test_a_second_run_of_a_group_is_refused_and_the_first_goes_on(ironclaim_url: str) -> None:
-    with Queue("a", url=ironclaim_url) as one, Queue("b", url=ironclaim_url) as other, ThreadPoolExecutor(1) as pool:
-        book = Book(hold=True)
+    with Queue("a", url=ironclaim_url) as one, Queue("b", url=ironclaim_url) as other, ExitStack() as ends:
+        book, pool = Book(hold=True), ends.enter_context(ThreadPoolExecutor(1))
         one.enqueue("work", 1)
         group = WorkerGroup([one, other], book.handlers("w", "work"))
+        ends.callback(lambda: (group.stop(), book.release()))
         first = pool.submit(group.run)
         wait_until(lambda: book.running == 1, "a job runs")
         for _ in range(3):
