@@ -44,7 +44,18 @@ told_in_scenario = partial(told, among=SCENARIO_CASES)
 case_in_scenario = partial(case, among=SCENARIO_CASES)
 
 
-def ended(story: Story, job: str, call: str, *, handler: str = "", **more: Any) -> None:
-    """worker-1 has the job in hand at 3 s, its handler returns (ok), raises (fail) or never starts; the call ends its lease."""
+def ended(story: Story, job: str, call: str, *, handler: str = "", again: float | None = None, **more: Any) -> None:
+    """worker-1 has the job in hand at 3 s, its handler returns (ok), raises (fail) or never starts; the call ends its lease.
+
+    `again`: when worker-3 runs the job all the same.
+    """
     token = story.handled(W1, job, 3, end=handler) if handler else story.leased(W1, job, 3)
     story.end(call, token, at=3.1, **more)
+    if again is not None:
+        story.run(W3, job, again)
+
+
+def run_once(story: Story, job: str, at: float = 3.0, **enqueue: Any) -> None:
+    """Enqueued at 2 s as `enqueue` says; worker-1 claims and finishes it, whatever came of that."""
+    story.enqueue(job, 2, **enqueue)
+    story.run(W1, job, at)

@@ -1,71 +1,69 @@
 """Cases of J1 (no two workers hold a job at once) and J3 (no stale call is accepted)."""
 
+from typing import Any
+
 from tests.reports.cases.base import W1, W2, W3, case, ended, told
 from tests.reports.story import Story, Token, srv_ms
 
+OVERLAP, EARLY_REAP = ("J1", "overlap"), ("J1", "early reap")
 STALE_END, AFTER_END = ("J3", "stale end"), ("J3", "call after end")
 
 # --- J1: no two workers hold a job at once -------------------------------------------------------------------------------
 
 
-@case(("J1", "overlap"))
-def second_claim_while_first_is_held(story: Story, job: str) -> None:
-    story.leased(W1, job, 3)
-    story.run(W3, job, 5)
+def run_besides(story: Story, job: str, at: float, **claim: Any) -> None:
+    """worker-1 claims the job at 3 s, and worker-3 runs it at this time."""
+    story.leased(W1, job, 3, **claim)
+    story.run(W3, job, at)
 
 
-@case(("J1", "overlap"))
-def second_claim_inside_an_extended_lease(story: Story, job: str) -> None:
-    story.extend(story.leased(W1, job, 3), 6)
-    story.run(W3, job, 12.5)
+def run_besides_extended(story: Story, job: str, at: float, **extend: Any) -> None:
+    """The same, and worker-1 extends its lease at 6 s."""
+    story.extend(story.leased(W1, job, 3), 6, **extend)
+    story.run(W3, job, at)
 
 
-@case(("J1", "overlap"), ("J1", "overlap"))
+def run_after_reap(story: Story, job: str, reaped: float, at: float, *, of: str = W1, lost: bool = False) -> None:
+    """A worker has the job in hand at 3 s; worker-3 reaps that lease, and runs the job."""
+    story.reap(W3, story.leased(of, job, 3), reaped, lost=lost)
+    story.run(W3, job, at)
+
+
+told("second-claim-while-first-is-held", lambda story, job: run_besides(story, job, 5), OVERLAP)
+told("second-claim-inside-an-extended-lease", lambda story, job: run_besides_extended(story, job, 12.5), OVERLAP)
+
+
+@case(OVERLAP, OVERLAP)
 def third_claim_while_the_first_is_held_and_the_second_is_over(story: Story, job: str) -> None:
     story.leased(W1, job, 3)
     story.end("release", story.claim(W3, job, 4), at=5)
     story.run(W1, job, 6)
 
 
-@case(("J1", "overlap"))
-def a_refused_extend_prolongs_nothing_but_the_lease_goes_on(story: Story, job: str) -> None:
-    story.extend(story.leased(W1, job, 3), 6, result="stale")
-    story.run(W3, job, 11.9)
+REFUSED = "a-refused-extend-prolongs-nothing-but-the-lease-goes-on"
+told(REFUSED, lambda story, job: run_besides_extended(story, job, 11.9, result="stale"), OVERLAP)
+told("an-unanswered-extend-prolongs-nothing", lambda story, job: run_besides_extended(story, job, 12.1, reply=None))
+told("second-claim-after-the-lease-ended", lambda story, job: run_besides(story, job, 12.001))
 
 
-@case()
-def an_unanswered_extend_prolongs_nothing(story: Story, job: str) -> None:
-    story.extend(story.leased(W1, job, 3), 6, reply=None)
-    story.run(W3, job, 12.1)
-
-
-@case()
-def second_claim_after_the_lease_ended(story: Story, job: str) -> None:
-    story.leased(W1, job, 3)
-    story.run(W3, job, 12.001)
-
-
-@case(("J1", "overlap"))
+@case(OVERLAP)
 def second_claim_though_the_end_of_the_first_lease_was_refused(story: Story, job: str) -> None:
-    ended(story, job, "finish", handler="ok", result="stale")
-    story.run(W3, job, 3.2)
+    ended(story, job, "finish", handler="ok", result="stale", again=3.2)
 
 
-@case(("J1", "overlap"))
+@case(OVERLAP)
 def second_claim_though_the_end_of_the_first_lease_failed(story: Story, job: str) -> None:
     """It failed: no copy of it was or will be applied."""
-    ended(story, job, "finish", handler="ok", reply="fail")
-    story.run(W3, job, 3.2)
+    ended(story, job, "finish", handler="ok", reply="fail", again=3.2)
 
 
-@case(("J1", "early reap"))
+@case(EARLY_REAP)
 def second_claim_after_the_reap_though_the_lease_had_time_left(story: Story, job: str) -> None:
     """By more than what the clocks may be apart, which is 50 ms."""
-    story.reap(W3, story.leased(W1, job, 3), 11.9485)
-    story.run(W3, job, 11.96)
+    run_after_reap(story, job, 11.9485, 11.96)
 
 
-@case(("J1", "early reap"))
+@case(EARLY_REAP)
 def reaped_while_an_extend_prolonged_its_lease(story: Story, job: str) -> None:
     first = story.leased(W1, job, 3)
     story.extend(first, 6)
@@ -81,10 +79,7 @@ def reaped_after_the_lease_and_its_extend_that_was_refused(story: Story, job: st
     story.run(W3, job, 12.2)
 
 
-@case()
-def reaped_at_the_very_end_of_its_lease(story: Story, job: str) -> None:
-    story.reap(W3, story.leased(W1, job, 3), 11.949)
-    story.run(W3, job, 12.1)
+told("reaped-at-the-very-end-of-its-lease", lambda story, job: run_after_reap(story, job, 11.949, 12.1))
 
 
 @case()
@@ -93,19 +88,17 @@ def reaped_early_because_the_connection_of_a_killed_worker_was_gone(story: Story
     story.run(W1, job, 11.1)
 
 
-@case(("J1", "early reap"))
+@case(EARLY_REAP)
 def reaped_early_because_the_connection_of_a_worker_was_gone_that_lived_on(story: Story, job: str) -> None:
-    story.reap(W3, story.leased(W1, job, 3), 5, lost=True)
-    story.run(W3, job, 5.01)
+    run_after_reap(story, job, 5, 5.01, lost=True)
 
 
-@case(("J1", "early reap"))
+@case(EARLY_REAP)
 def reaped_early_because_a_connection_was_gone_long_before_the_kill_of_its_worker(story: Story, job: str) -> None:
-    story.reap(W3, story.leased(W2, job, 3), 5, lost=True)
-    story.run(W3, job, 5.01)
+    run_after_reap(story, job, 5, 5.01, of=W2, lost=True)
 
 
-@case(("J1", "early reap"))
+@case(EARLY_REAP)
 def reaped_early_by_a_plain_sweep_from_a_killed_worker(story: Story, job: str) -> None:
     story.reap(W1, story.handled(W2, job, 9.95, enqueued=9.9, took=None), 11)
     story.run(W1, job, 11.1)
@@ -117,10 +110,8 @@ def second_claim_after_a_release_that_was_not_answered(story: Story, job: str) -
     story.run(W3, job, 4.5)
 
 
-@case()
-def a_lease_that_ends_before_its_claim_is_answered_is_never_held(story: Story, job: str) -> None:
-    story.leased(W1, job, 3, took=12)
-    story.run(W3, job, 14.99)
+NEVER_HELD = "a-lease-that-ends-before-its-claim-is-answered-is-never-held"
+told(NEVER_HELD, lambda story, job: run_besides(story, job, 14.99, took=12))
 
 
 @case()
@@ -146,12 +137,16 @@ def taken_over(story: Story, job: str, *, end: str = "ok") -> Token:
     return zombie
 
 
-@case(("J3", "stale"), ("J6", "doubled"))
-def the_zombies_finish_is_accepted(story: Story, job: str) -> None:
+def zombies_finish(story: Story, job: str, **finish: Any) -> None:
+    """Its lease was reaped and worker-1 has run the job, when worker-3 finishes it."""
     zombie = story.handled(W3, job, 3, took=10.5)
     story.reap(W1, zombie, 12.5)
     story.run(W1, job, 12.6)
-    story.finish(zombie, 13.7, effect=13.6)
+    story.finish(zombie, 13.7, effect=13.6, **finish)
+
+
+told("the-zombies-finish-is-accepted", zombies_finish, ("J3", "stale"), ("J6", "doubled"))
+told("the-zombies-finish-is-refused", lambda story, job: zombies_finish(story, job, result="stale"))
 
 
 @case(("J3", "stale"))
@@ -269,14 +264,6 @@ def a_retry_sent_as_the_newer_claim_was_answered_is_not_definitely_stale(story: 
 
 
 @case()
-def the_zombies_finish_is_refused(story: Story, job: str) -> None:
-    zombie = story.handled(W3, job, 3, took=10.5)
-    story.reap(W1, zombie, 12.5)
-    story.run(W1, job, 12.6)
-    story.finish(zombie, 13.7, effect=13.6, result="stale")
-
-
-@case()
 def accepted_finish_after_the_deadline_but_before_the_reap(story: Story, job: str) -> None:
     """Rules 11 and 32: a lease ends when it is reaped."""
     story.finish(story.leased(W3, job, 3), 15.1, start=15.05, took=0.04, effect=15)
@@ -292,11 +279,8 @@ def a_finish_sent_as_the_newer_claim_was_answered_is_not_definitely_stale(story:
     story.end("finish", owner, at=13.5, result="stale")
 
 
-@case()
-def reaped_late_and_run_elsewhere(story: Story, job: str) -> None:
-    """Rule 32: the reap comes seconds after the lease ended, the next claim later still."""
-    story.reap(W3, story.leased(W1, job, 3), 17)
-    story.run(W3, job, 18)
+# Rule 32: the reap comes seconds after the lease ended, the next claim later still.
+told("reaped-late-and-run-elsewhere", lambda story, job: run_after_reap(story, job, 17, 18))
 
 
 @case()
