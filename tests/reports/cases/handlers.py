@@ -38,10 +38,7 @@ told("retried-after-its-handler-raised", lambda story, job: retried(story, job, 
 told("retried-when-its-time-was-up-while-its-handler-went-on", lambda story, job: retried(story, job, took=2))
 
 
-@case()
-def released_before_any_handler_started(story: Story, job: str) -> None:
-    ended(story, job, "release")
-    story.run(W3, job, 3.3)
+told("released-before-any-handler-started", lambda story, job: ended(story, job, "release", again=3.3))
 
 
 @case()

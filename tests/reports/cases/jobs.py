@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from tests.reports.cases.base import W1, W2, W3, W4, case, ended, told
+from tests.reports.cases.base import W1, W2, W3, W4, case, ended, run_once, told
 from tests.reports.story import END_S, Story, Token, crc_of, incarnation, ns, srv_ms
 
 LOST, OPEN_END, DOUBLED = ("J4", "lost"), ("J4", "open end", "possible"), ("J6", "doubled")
 UNBURIED, UNFINISHED = ("J4", "dead unburied"), ("J4", "done unfinished")
+NOWHERE, OF_NOTHING = ("J5", "from nowhere"), ("J5", "duplicate of nothing")
 
 # --- J4: no job is lost --------------------------------------------------------------------------------------------------
 
@@ -119,9 +120,8 @@ def moved_while_the_snapshot_at_the_end_was_taken(story: Story, job: str) -> Non
     story.at_end["active"].append((job, srv_ms(END_S + 9)))
 
 
-@case(("J4", "lost", "unknown"))
-def gone_from_the_snapshot_while_a_claim_moved_it(story: Story, job: str) -> None:
-    story.leased(W1, job, END_S + 0.1, enqueued=END_S - 0.3)
+MEANWHILE = "gone-from-the-snapshot-while-a-claim-moved-it"
+told(MEANWHILE, lambda story, job: story.leased(W1, job, END_S + 0.1, enqueued=END_S - 0.3), (*LOST, "unknown"))
 
 
 @case(LOST)
@@ -147,22 +147,16 @@ told("buried-by-its-last-retry", lambda story, job: ended(story, job, "retry", *
 told("buried-by-a-retry-that-was-never-answered", lambda story, job: ended(story, job, "retry", **FAILED, reply="info"))
 
 
-@case(UNBURIED)
-def dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
-    """Rule 12: the first crash is free."""
-    story.reap(W3, story.handled(W1, job, 3), 12.1, left="dead")
+def dead_since_its_reap(story: Story, job: str, **reap: Any) -> None:
+    """Its handler had started; `reap` is what the reap says."""
+    story.reap(W3, story.handled(W1, job, 3), 12.1, left="dead", **reap)
 
 
-@case(UNBURIED)
-def dead_since_a_reap_that_says_it_was_only_reaped(story: Story, job: str) -> None:
-    """Rule 12: a reap that buries says so."""
-    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=3, left="dead")
-
-
-@case(UNBURIED)
-def buried_by_the_reap_of_its_first_crash(story: Story, job: str) -> None:
-    """Rule 12: the first crash is free, whatever the reap says."""
-    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=1, result="buried", left="dead")
+# Rule 12: the first crash is free, whatever the reap says, and a reap that buries says so.
+told("dead-since-the-reap-of-its-first-crash", dead_since_its_reap, UNBURIED)
+told("dead-since-a-reap-that-says-it-was-only-reaped", lambda story, job: dead_since_its_reap(story, job, crashes=3), UNBURIED)
+BURIED: Any = {"crashes": 1, "result": "buried"}
+told("buried-by-the-reap-of-its-first-crash", lambda story, job: dead_since_its_reap(story, job, **BURIED), UNBURIED)
 
 
 @case()
@@ -221,7 +215,7 @@ def left_out_of_the_completion_of_its_enqueue_and_listed_and_gone(story: Story, 
     story.at_deadline["waiting"].append((job, 0))
 
 
-@case(("J5", "from nowhere"))
+@case(NOWHERE)
 def left_out_of_an_enqueue_that_failed_as_a_whole(story: Story, job: str) -> None:
     told_of_the_mate_only(story, job, reply="fail", result="refused")
     story.run(W1, job, 3)
@@ -290,19 +284,13 @@ told("a-failed-enqueue-that-is-nowhere", lambda story, job: story.enqueue(job, 2
 # --- J5: no job comes from nowhere ---------------------------------------------------------------------------------------
 
 
-told("claimed-and-never-enqueued", lambda story, job: story.run(W1, job, 3), ("J5", "from nowhere"))
+told("claimed-and-never-enqueued", lambda story, job: story.run(W1, job, 3), NOWHERE)
 
 
-@case(("J5", "from nowhere"))
-def claimed_though_its_enqueue_failed(story: Story, job: str) -> None:
-    story.enqueue(job, 2, reply="fail")
-    story.run(W1, job, 3)
+told("claimed-though-its-enqueue-failed", lambda story, job: run_once(story, job, reply="fail"), NOWHERE)
 
 
-@case(("J5", "from nowhere"))
-def claimed_though_its_enqueue_was_refused(story: Story, job: str) -> None:
-    story.enqueue(job, 2, result="refused")
-    story.run(W1, job, 3)
+told("claimed-though-its-enqueue-was-refused", lambda story, job: run_once(story, job, result="refused"), NOWHERE)
 
 
 told("waiting-and-never-enqueued", lambda story, job: story.left("waiting", job, 0), ("J5", "appeared"), ("J13", "left over"))
@@ -343,16 +331,10 @@ def claimed_before_it_was_enqueued(story: Story, job: str) -> None:
     story.enqueue(job, 5)
 
 
-@case()
-def claimed_while_its_enqueue_is_under_way(story: Story, job: str) -> None:
-    story.enqueue(job, 2, took=3)
-    story.run(W1, job, 2.5)
+told("claimed-while-its-enqueue-is-under-way", lambda story, job: run_once(story, job, 2.5, took=3))
 
 
-@case()
-def claimed_after_an_enqueue_that_was_never_answered(story: Story, job: str) -> None:
-    story.enqueue(job, 2, reply=None)
-    story.run(W1, job, 3)
+told("claimed-after-an-enqueue-that-was-never-answered", lambda story, job: run_once(story, job, reply=None))
 
 
 @case()
@@ -361,12 +343,11 @@ def created_then_refused_as_a_duplicate(story: Story, job: str) -> None:
     story.enqueue(job, 5, result="duplicate")
 
 
-@case(("J5", "duplicate of nothing"))
-def refused_as_a_duplicate_though_nobody_else_enqueued_it(story: Story, job: str) -> None:
-    story.enqueue(job, 2, result="duplicate")
+NOBODY_ELSE = "refused-as-a-duplicate-though-nobody-else-enqueued-it"
+told(NOBODY_ELSE, lambda story, job: story.enqueue(job, 2, result="duplicate"), OF_NOTHING)
 
 
-@case(("J5", "duplicate of nothing"))
+@case(OF_NOTHING)
 def refused_as_a_duplicate_before_anybody_else_enqueued_it(story: Story, job: str) -> None:
     story.enqueue(job, 2, result="duplicate")
     story.life(W1, job, 3)
@@ -463,9 +444,8 @@ told("finished-without-an-effect", lambda story, job: ended(story, job, "finish"
 told("finished-with-two-effects-of-one-lease", lambda story, job: story.effect(story.life(W1, job, 2), 4), ("J6", "two effects"))
 
 
-@case()
-def one_lease_whose_finish_was_answered_twice(story: Story, job: str) -> None:
-    story.end("finish", story.life(W1, job, 2), at=3, result="repeated")
+TWICE = "one-lease-whose-finish-was-answered-twice"
+told(TWICE, lambda story, job: story.end("finish", story.life(W1, job, 2), at=3, result="repeated"))
 
 
 @case()

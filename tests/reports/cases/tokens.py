@@ -3,7 +3,7 @@
 A lease whose fence fell is stale as soon as it has it, so that J3 is in the closure of J2.
 """
 
-from tests.reports.cases.base import W1, W3, case, ended
+from tests.reports.cases.base import W1, W3, case, ended, run_once, told
 from tests.reports.story import Story, srv_ms
 
 EARLY = ("J8", "early")
@@ -11,19 +11,18 @@ EARLY = ("J8", "early")
 # --- J2: fences rise and tokens are unique -------------------------------------------------------------------------------
 
 
-@case(("J2", "fence fell"), ("J3", "stale end"))
-def a_fence_below_that_of_the_lease_before(story: Story, job: str) -> None:
+def third_fence(story: Story, job: str, second: int, third: int) -> None:
+    """Two leases are given back, the first one of fence 500, and the third one is finished."""
     story.end("release", story.leased(W1, job, 3, fence=500), at=3.1)
-    story.end("release", story.claim(W3, job, 4, fence=499), at=4.1)
-    story.run(W1, job, 5, fence=501)
+    story.end("release", story.claim(W3, job, 4, fence=second), at=4.1)
+    story.run(W1, job, 5, fence=third)
 
 
-@case(("J2", "fence fell"), ("J3", "stale"))
-def a_fence_below_that_of_a_lease_that_is_long_over(story: Story, job: str) -> None:
-    """The one in between is smaller than both: it is the only one that fell."""
-    story.end("release", story.leased(W1, job, 3, fence=500), at=3.1)
-    story.end("release", story.claim(W3, job, 4, fence=600), at=4.1)
-    story.run(W1, job, 5, fence=550)
+FELL = ("J2", "fence fell")
+told("a-fence-below-that-of-the-lease-before", lambda story, job: third_fence(story, job, 499, 501), FELL, ("J3", "stale end"))
+# The one in between is smaller than both: it is the only one that fell.
+LONG_OVER = "a-fence-below-that-of-a-lease-that-is-long-over"
+told(LONG_OVER, lambda story, job: third_fence(story, job, 600, 550), FELL, ("J3", "stale"))
 
 
 @case(("J2", "equal fences"), ("J3", "stale"))
@@ -78,8 +77,7 @@ def claimed_before_the_delay_of_its_enqueue_was_over(story: Story, job: str) -> 
 
 @case(EARLY)
 def claimed_before_the_delay_of_its_retry_was_over(story: Story, job: str) -> None:
-    ended(story, job, "retry", handler="fail", delay_ms=500)
-    story.run(W3, job, 3.599)
+    ended(story, job, "retry", handler="fail", delay_ms=500, again=3.599)
 
 
 @case(EARLY)
@@ -129,8 +127,7 @@ def claimed_after_a_retry_whose_answer_is_a_repeat(story: Story, job: str) -> No
 @case()
 def claimed_though_its_last_retry_buried_it_before_it_was_requeued(story: Story, job: str) -> None:
     """A delay counts for a job that was put back, not for one that was buried."""
-    ended(story, job, "retry", handler="fail", delay_ms=60_000, outcome="buried")
-    story.run(W3, job, 5)
+    ended(story, job, "retry", handler="fail", delay_ms=60_000, outcome="buried", again=5)
 
 
 # --- J16: payloads stay with their jobs ----------------------------------------------------------------------------------
@@ -144,10 +141,8 @@ def handled_with_the_payload_of_another(story: Story, job: str) -> None:
     story.end("finish", token, at=3.1)
 
 
-@case(("J16", "claimed changed"), ("J16", "handled changed"))
-def claimed_and_handled_with_another_payload(story: Story, job: str) -> None:
-    story.enqueue(job, 2, crc=4711)
-    story.run(W1, job, 3)
+CHANGED = ("J16", "claimed changed"), ("J16", "handled changed")
+told("claimed-and-handled-with-another-payload", lambda story, job: run_once(story, job, crc=4711), *CHANGED)
 
 
 @case(("J16", "claimed changed"))
@@ -156,7 +151,7 @@ def claimed_with_another_payload_the_second_time(story: Story, job: str) -> None
     story.run(W3, job, 4, told={"crc": 2**32 - 1})
 
 
-@case(("J16", "claimed changed"), ("J16", "handled changed"))
+@case(*CHANGED)
 def run_with_a_payload_between_the_two_that_it_was_enqueued_with(story: Story, job: str) -> None:
     story.enqueue(job, 2, reply="info", crc=1)
     story.enqueue(job, 2.5, crc=2**32 - 1)
