@@ -5,6 +5,7 @@ back at 44 s, over at 45 s) hits all of them, so what is not about it happens be
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from engine.models.dsps import CLOCK_MAX, clock_ahead
 from tests.reports.channel_story import Channel, ChannelStory, Sent, crc_of
@@ -27,11 +28,16 @@ LOST, GAP, BACK, AHEAD = ("P1", "lost"), ("P3", "gap"), ("P3", "back"), ("P6", "
 LIFE_S = 15.0
 
 
-def case(*expected: tuple[str, str] | tuple[str, str, str], preset: int = 0) -> Callable[[Tell], Tell]:
+def told(name: str, tell: Tell, *expected: tuple[str, str] | tuple[str, str, str], preset: int = 0) -> None:
     """A case and what must be found for its channel: (check, kind), or (check, kind, level) where the level is not violated."""
+    CASES[name] = (tell, preset, {(*found, "violated")[:3] for found in expected})
+
+
+def case(*expected: tuple[str, str] | tuple[str, str, str], preset: int = 0) -> Callable[[Tell], Tell]:
+    """A case that is called as its function."""
 
     def keep(tell: Tell) -> Tell:
-        CASES[tell.__name__.replace("_", "-")] = (tell, preset, {(*found, "violated")[:3] for found in expected})
+        told(tell.__name__.replace("_", "-"), tell, *expected, preset=preset)
         return tell
 
     return keep
@@ -41,9 +47,9 @@ def everywhere(*expected: tuple[str, str]) -> Callable[[Tell], Tell]:
     """A case that is told twice: far from the wrap, and so that the wrap lies among its three messages."""
 
     def keep(tell: Tell) -> Tell:
-        case(*expected)(tell)
         name = tell.__name__.replace("_", "-")
-        CASES[f"{name}-at-the-wrap"] = (tell, NEAR, CASES[name][2])
+        told(name, tell, *expected)
+        told(f"{name}-at-the-wrap", tell, *expected, preset=NEAR)
         return tell
 
     return keep
@@ -59,6 +65,18 @@ def publish(
     if then_read is not None:
         read(story, one, then_read)
     return clocks
+
+
+def fetched(story: ChannelStory, one: Channel, *messages: str, at: float = 3.0, **more: Any) -> list[Sent]:
+    """Publish messages for the reader, which fetches them and acknowledges nothing; what was delivered."""
+    publish(story, one, *messages)
+    return story.fetch(S2, one.name, R, at, **more)
+
+
+def publish_one(story: ChannelStory, one: Channel, **more: Any) -> None:
+    """Subscribe the reader, then publish one message; `more` is what that says."""
+    story.subscribe(S2, one.name, R, 1)
+    story.publish(P1, one.name, "a", 2, **more)
 
 
 def read(story: ChannelStory, one: Channel, at: float, *given: Sent, proc: str = S2, subscriber: str = R) -> None:
@@ -98,24 +116,21 @@ def the_last_one_never_comes(story: ChannelStory, one: Channel) -> None:
 @everywhere(LOST, AHEAD)
 def the_cursor_moves_with_the_fetch(story: ChannelStory, one: Channel) -> None:
     """And its reply was lost with the process that asked."""
-    publish(story, one, "a", "b", "c")
-    story.fetch(S2, one.name, R, 3, reply=None)
+    fetched(story, one, "a", "b", "c", reply=None)
     one.cursors[R] = one.clock
     read(story, one, 4)
 
 
 @everywhere()
 def a_fetch_without_an_answer_is_asked_again(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b", "c")
-    story.fetch(S2, one.name, R, 3, reply=None)
+    fetched(story, one, "a", "b", "c", reply=None)
     read(story, one, 4, proc=S3)
 
 
 @everywhere()
 def over_and_reported_as_lost(story: ChannelStory, one: Channel) -> None:
     one.expire_ms = 0
-    publish(story, one, "a", "b")
-    story.fetch(S2, one.name, R, 10, most=1)
+    fetched(story, one, "a", "b", at=10, most=1)
     publish(story, one, "c", at=1.0 + LIFE_S)
     story.expire(one.name, "a", "b")
     read(story, one, 3 + LIFE_S)
@@ -125,8 +140,7 @@ def over_and_reported_as_lost(story: ChannelStory, one: Channel) -> None:
 def over_and_nothing_else_there(story: ChannelStory, one: Channel) -> None:
     """The receipt of a fetch without messages skips what is gone."""
     one.expire_ms = 0
-    publish(story, one, "a", "b", "c")
-    story.fetch(S2, one.name, R, 10, most=0)
+    fetched(story, one, "a", "b", "c", at=10, most=0)
     story.expire(one.name)
     read(story, one, 3 + LIFE_S)
     publish(story, one, "d", at=20, then_read=21)
@@ -144,8 +158,7 @@ def reported_as_lost_while_it_lives(story: ChannelStory, one: Channel) -> None:
 @everywhere(LOST)
 def over_and_not_reported(story: ChannelStory, one: Channel) -> None:
     one.expire_ms = 0
-    publish(story, one, "a", "b", "c")
-    story.fetch(S2, one.name, R, 10, most=0)
+    fetched(story, one, "a", "b", "c", at=10, most=0)
     story.expire(one.name, "a")
     story.fetch(S2, one.name, R, 3 + LIFE_S, told={"lost": 0})
 
@@ -259,16 +272,14 @@ def nobody_can_read_it(story: ChannelStory, one: Channel) -> None:
 
 @case(("P2", "after its life"))
 def it_came_after_its_life(story: ChannelStory, one: Channel) -> None:
-    story.subscribe(S2, one.name, R, 1)
-    story.publish(P1, one.name, "a", 2, told={"ttl_s": 20})
+    publish_one(story, one, told={"ttl_s": 20})
     read(story, one, 24.14)
 
 
 @case()
 def it_came_at_the_end_of_its_life(story: ChannelStory, one: Channel) -> None:
     """And once more: a second publish, whose answer says that it is there, does not prolong its life."""
-    story.subscribe(S2, one.name, R, 1)
-    story.publish(P1, one.name, "a", 2, told={"ttl_s": 20})
+    publish_one(story, one, told={"ttl_s": 20})
     story.publish(P1, one.name, "a", 12, told={"ttl_s": 20})
     read(story, one, 23.9)
 
@@ -276,8 +287,7 @@ def it_came_at_the_end_of_its_life(story: ChannelStory, one: Channel) -> None:
 @case()
 def one_of_its_publishes_has_no_answer(story: ChannelStory, one: Channel) -> None:
     """It may have been published anew when its first life had ended."""
-    story.subscribe(S2, one.name, R, 1)
-    story.publish(P1, one.name, "a", 2, told={"ttl_s": 20})
+    publish_one(story, one, told={"ttl_s": 20})
     story.publish(P1, one.name, "a", 23, reply=None)
     read(story, one, 26)
 
@@ -291,8 +301,7 @@ def two_change_places(story: ChannelStory, one: Channel) -> None:
 
 @everywhere()
 def the_same_again_before_its_acknowledgement(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b", "c")
-    story.fetch(S2, one.name, R, 3, most=2)
+    fetched(story, one, "a", "b", "c", most=2)
     story.fetch(S2, one.name, R, 4)
     read(story, one, 5)
 
@@ -378,24 +387,21 @@ def acknowledged_and_again(story: ChannelStory, one: Channel) -> None:
 @case(("P5", "cut receipt"), preset=NEAR)
 def its_receipt_has_the_largest_clock_of_the_batch(story: ChannelStory, one: Channel) -> None:
     """Which is not the last one where the batch spans the wrap: the tail comes again."""
-    publish(story, one, "a", "b", "c", "d")
-    story.fetch(S2, one.name, R, 3)
+    fetched(story, one, "a", "b", "c", "d")
     story.acknowledge(S2, one.name, R, 3.1, CLOCK_MAX)
     story.fetch(S2, one.name, R, 4)
 
 
 @everywhere()
 def acknowledged_without_an_answer_and_again(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b", "c")
-    story.fetch(S2, one.name, R, 3)
+    fetched(story, one, "a", "b", "c")
     story.acknowledge(S2, one.name, R, 3.1, 0, result="stale", reply="info")
     read(story, one, 4)
 
 
 @everywhere()
 def sent_before_the_acknowledgement_was_answered(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b", "c")
-    got = story.fetch(S2, one.name, R, 3)
+    got = fetched(story, one, "a", "b", "c")
     story.fetch(S3, one.name, R, 3.9, took=0.5)
     story.acknowledge(S2, one.name, R, 4, got[-1].clock)
 
@@ -440,8 +446,7 @@ def a_copy_of_a_subscribe_finds_the_cursor_further_on(story: ChannelStory, one: 
 
 @everywhere(("P6", "no receipt"), LOST, GAP)
 def acknowledged_what_nobody_gave_it(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b", "c")
-    story.fetch(S2, one.name, R, 3, most=1)
+    fetched(story, one, "a", "b", "c", most=1)
     story.acknowledge(S2, one.name, R, 3.1, one.kept[1].clock)
     read(story, one, 4)
 
@@ -449,8 +454,7 @@ def acknowledged_what_nobody_gave_it(story: ChannelStory, one: Channel) -> None:
 @everywhere(("P6", "no receipt"), LOST, GAP)
 def acknowledged_what_nobody_gave_it_and_found_there(story: ChannelStory, one: Channel) -> None:
     """A fetch that finds nothing after the cursor gives no receipt for it."""
-    publish(story, one, "a", "b")
-    story.fetch(S2, one.name, R, 3, most=1)
+    fetched(story, one, "a", "b", most=1)
     story.acknowledge(S2, one.name, R, 3.1, one.kept[1].clock)
     story.fetch(S2, one.name, R, 4)
     publish(story, one, "c", at=5, then_read=6)
@@ -574,8 +578,7 @@ def acknowledged_and_again_after_the_restore(story: ChannelStory, one: Channel) 
 @everywhere(AHEAD)
 def the_cursor_moves_by_itself_behind_a_dead_reader(story: ChannelStory, one: Channel) -> None:
     """What it had in hand was not acknowledged, and does not come again: the reader that died with it had got it."""
-    publish(story, one, "a", "b", "c")
-    story.fetch(S2, one.name, R, 3)
+    fetched(story, one, "a", "b", "c")
     one.cursors[R] = one.clock
     read(story, one, 4, proc=S3)
 
@@ -593,8 +596,7 @@ def a_stale_acknowledgement_moves_the_cursor(story: ChannelStory, one: Channel) 
 
 @everywhere()
 def an_acknowledgement_without_an_answer_has_moved_the_cursor(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b", "c")
-    story.fetch(S2, one.name, R, 3)
+    fetched(story, one, "a", "b", "c")
     story.acknowledge(S2, one.name, R, 3.1, reply=None)
     publish(story, one, "d", at=4)
     read(story, one, 5, proc=S3)
@@ -617,8 +619,7 @@ def the_wrap_is_taken_for_a_clock_that_went_back(story: ChannelStory, one: Chann
 @case(("P4", "several clocks"))
 def without_an_answer_long_before_the_restore_and_at_two_clocks(story: ChannelStory, one: Channel) -> None:
     """No restore has undone what was void before its snapshot."""
-    story.subscribe(S2, one.name, R, 1)
-    story.publish(P1, one.name, "a", 2, reply=None)
+    publish_one(story, one, reply=None)
     publish(story, one, "b", at=3)
     one.clock = clock_ahead(one.clock, 1)
     story.publish(P1, one.name, "a", 20, clocks=[one.clock], results=["created"])

@@ -2,49 +2,42 @@
 
 from collections.abc import Callable
 
-from tests.reports.cases.channels import R, case, everywhere, publish, read
+from tests.reports.cases.channels import NEAR, R, Tell, case, everywhere, fetched, publish, read, told
 from tests.reports.channel_story import Channel, ChannelStory, item_of
 from tests.reports.good_channels import END_S, P1, S1, S2, S3
 
 
-def two_fetched(story: ChannelStory, one: Channel, handed: Callable[[list[dict]], list[dict]]) -> None:
+def two_fetched(handed: Callable[[list[dict]], list[dict]]) -> Tell:
     """A fetch brings two messages, and its caller gets what is made of them."""
-    publish(story, one, "a", "b")
-    story.fetch(S2, one.name, R, 3, handed=handed([item_of(sent) for sent in one.kept]))
-    story.acknowledge(S2, one.name, R, 3.1)
+
+    def tell(story: ChannelStory, one: Channel) -> None:
+        publish(story, one, "a", "b")
+        story.fetch(S2, one.name, R, 3, handed=handed([item_of(sent) for sent in one.kept]))
+        story.acknowledge(S2, one.name, R, 3.1)
+
+    return tell
 
 
-@case(("P8", "kept back"))
-def one_is_not_handed_out(story: ChannelStory, one: Channel) -> None:
-    two_fetched(story, one, lambda items: items[:1])
+told("one-is-not-handed-out", two_fetched(lambda items: items[:1]), ("P8", "kept back"))
 
 
 @case(("P8", "kept back"))
 def the_call_does_not_return(story: ChannelStory, one: Channel) -> None:
     """It raises, though a fetch of it brought a message; the next call gets it."""
-    publish(story, one, "a")
-    story.fetch(S2, one.name, R, 3, returned=False)
+    fetched(story, one, "a", returned=False)
     read(story, one, 4)
 
 
-@case(("P8", "handed twice"))
-def one_is_handed_out_twice(story: ChannelStory, one: Channel) -> None:
-    two_fetched(story, one, lambda items: [*items, items[1]])
+told("one-is-handed-out-twice", two_fetched(lambda items: [*items, items[1]]), ("P8", "handed twice"))
 
 
-@everywhere(("P8", "other order"))
-def they_are_handed_out_in_another_order(story: ChannelStory, one: Channel) -> None:
-    two_fetched(story, one, lambda items: items[::-1])
-
-
-@case(("P8", "other content"))
-def they_are_handed_out_with_each_others_content(story: ChannelStory, one: Channel) -> None:
-    two_fetched(story, one, lambda items: [{**a, "crc": b["crc"]} for a, b in zip(items, items[::-1], strict=True)])
-
-
-@case(("P8", "other clock"))
-def one_is_handed_out_with_another_clock(story: ChannelStory, one: Channel) -> None:
-    two_fetched(story, one, lambda items: [items[0], {**items[1], "clock": items[1]["clock"] + 1}])
+TURNED = two_fetched(lambda items: items[::-1])
+told("they-are-handed-out-in-another-order", TURNED, ("P8", "other order"))
+told("they-are-handed-out-in-another-order-at-the-wrap", TURNED, ("P8", "other order"), preset=NEAR)
+MIXED_UP = two_fetched(lambda items: [{**a, "crc": b["crc"]} for a, b in zip(items, items[::-1], strict=True)])
+told("they-are-handed-out-with-each-others-content", MIXED_UP, ("P8", "other content"))
+LATER = two_fetched(lambda items: [items[0], {**items[1], "clock": items[1]["clock"] + 1}])
+told("one-is-handed-out-with-another-clock", LATER, ("P8", "other clock"))
 
 
 @case(("P8", "not fetched"))
@@ -65,24 +58,21 @@ def handed_out_without_a_fetch(story: ChannelStory, one: Channel) -> None:
 @case(("P8", "kept back"), ("P8", "not fetched"))
 def fetched_between_two_calls(story: ChannelStory, one: Channel) -> None:
     """The client looks ahead, and hands out later what it got."""
-    publish(story, one, "a")
-    story.fetch(S2, one.name, R, 3, returned=False)
+    fetched(story, one, "a", returned=False)
     story.hand(S2, one.name, R, 4, 4.1, [item_of(one.kept[0])])
     story.acknowledge(S2, one.name, R, 4.2)
 
 
 @case(("P8", "acknowledged first"))
 def acknowledged_before_it_is_handed_out(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a")
-    story.fetch(S2, one.name, R, 3, returned=False)
+    fetched(story, one, "a", returned=False)
     story.acknowledge(S2, one.name, R, 3.1)
     story.hand(S2, one.name, R, 2.9, 3.2, [item_of(one.kept[0])])
 
 
 @case(("P8", "other loss"))
 def another_loss_is_told(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a")
-    story.fetch(S2, one.name, R, 3, returned=False)
+    fetched(story, one, "a", returned=False)
     story.hand(S2, one.name, R, 2.9, 3.1, [item_of(one.kept[0])], lost=1)
     story.acknowledge(S2, one.name, R, 3.2)
 
@@ -98,8 +88,7 @@ def asked_several_times_until_there_is_something(story: ChannelStory, one: Chann
 
 @case()
 def given_the_same_by_two_calls(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b")
-    story.fetch(S2, one.name, R, 3, most=1)
+    fetched(story, one, "a", "b", most=1)
     read(story, one, 4)
 
 

@@ -8,11 +8,16 @@ from tests.reports.story import DEADLINE_S, END_S, HEALED_S, Story, srv_ms
 # --- J13: nothing is stuck (jobs; workers and kills are in test_liveness) ------------------------------------------------
 
 
+def listed_and_run(story: Story, job: str, state: str, due_ms: int, *, after_s: float, by: str = W3) -> None:
+    """The snapshot at the deadline lists the job in this state, and a worker runs it so long after that."""
+    story.at_deadline[state].append((job, due_ms))
+    story.run(by, job, DEADLINE_S + after_s)
+
+
 @case(("J13", "stuck waiting"))
 def waiting_since_before_the_last_heal(story: Story, job: str) -> None:
     story.enqueue(job, 30)
-    story.at_deadline["waiting"].append((job, 0))
-    story.run(W1, job, DEADLINE_S + 2)
+    listed_and_run(story, job, "waiting", 0, after_s=2, by=W1)
 
 
 @case(("J13", "stuck waiting"), ("J13", "left over"))
@@ -48,8 +53,7 @@ def active_under_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
     """Released before the last heal with a delay that ends after it; who holds it now, no row says."""
     story.end("retry", story.handled(W1, job, 35, enqueued=30, took=0.1, end="fail"), at=35.2, delay_ms=400)
     story.claim(W1, job, 43, reply="info")
-    story.at_deadline["active"].append((job, srv_ms(52)))
-    story.run(W3, job, DEADLINE_S + 2)
+    listed_and_run(story, job, "active", srv_ms(52), after_s=2)
 
 
 @case()
@@ -70,8 +74,7 @@ def waiting_though_its_enqueue_was_never_answered(story: Story, job: str) -> Non
 @case()
 def waiting_because_its_unanswered_enqueue_may_have_been_applied_after_the_last_heal(story: Story, job: str) -> None:
     story.enqueue(job, HEALED_S - 9, reply="info")
-    story.at_deadline["waiting"].append((job, 0))
-    story.run(W1, job, DEADLINE_S + 0.01)
+    listed_and_run(story, job, "waiting", 0, after_s=0.01, by=W1)
 
 
 @case(("J13", "left over"))
@@ -122,8 +125,7 @@ def waiting_at_the_end_because_it_was_enqueued_just_before(story: Story, job: st
 @case()
 def waiting_since_a_retry_after_the_last_heal(story: Story, job: str) -> None:
     story.end("retry", story.handled(W1, job, 35, enqueued=30, took=0.1, end="fail"), at=35.2, delay_ms=16_000)
-    story.at_deadline["waiting"].append((job, 0))
-    story.run(W3, job, DEADLINE_S + 2)
+    listed_and_run(story, job, "waiting", 0, after_s=2)
 
 
 @case()
@@ -132,29 +134,25 @@ def waiting_because_it_was_given_back_after_the_last_heal(story: Story, job: str
     for at in (38, 41, 44, 47, 50):
         story.extend(token, at)
     story.end("release", token, at=51.4)
-    story.at_deadline["waiting"].append((job, 0))
-    story.run(W3, job, DEADLINE_S + 2)
+    listed_and_run(story, job, "waiting", 0, after_s=2)
 
 
 @case()
 def waiting_because_it_was_enqueued_at_the_last_heal(story: Story, job: str) -> None:
     story.enqueue(job, HEALED_S - 0.001)
-    story.at_deadline["waiting"].append((job, 0))
-    story.run(W1, job, DEADLINE_S + 2)
+    listed_and_run(story, job, "waiting", 0, after_s=2, by=W1)
 
 
 @case()
 def delayed_and_not_due_before_the_last_heal(story: Story, job: str) -> None:
     story.enqueue(job, 30, delay_ms=21_000)
-    story.at_deadline["delayed"].append((job, srv_ms(51)))
-    story.run(W1, job, DEADLINE_S + 0.2)
+    listed_and_run(story, job, "delayed", srv_ms(51), after_s=0.2, by=W1)
 
 
 @case()
 def active_with_a_lease_that_just_ended(story: Story, job: str) -> None:
     story.leased(W1, job, 42, enqueued=40)
-    story.at_deadline["active"].append((job, srv_ms(51)))
-    story.run(W3, job, DEADLINE_S + 0.4)
+    listed_and_run(story, job, "active", srv_ms(51), after_s=0.4)
 
 
 # --- J13: jobs in hand of worker-2, which is killed between 10.000 and 10.010 s, bound 11 s -------------------------------

@@ -7,6 +7,8 @@ from tests.reports.cases.base import case_in_scenario as case
 from tests.reports.cases.base import told_in_scenario as told
 from tests.reports.story import Story, Token, srv_ms
 
+EXCEEDED = ("J11", "rate exceeded")
+
 #: The limit of a case, and of those whose windows are fixed.
 RATE = {"rate": 3, "per_ms": 1_000}
 FIXED = {**RATE, "window": "fixed"}
@@ -35,22 +37,16 @@ def finished(story: Story, token: Token, at: float) -> None:
 told("as-many-claims-as-the-rate-allows", lambda story, job: ran(story, job, 45.0, 45.2, 45.4, 46.0, 46.2, 46.4))
 
 
-told("one-claim-too-many", lambda story, job: ran(story, job, 45.0, 45.2, 45.4, 45.99), ("J11", "rate exceeded"))
+told("one-claim-too-many", lambda story, job: ran(story, job, 45.0, 45.2, 45.4, 45.99), EXCEEDED)
 
 
-@case(("J11", "rate exceeded"))
-def one_claim_too_many_in_a_window_that_slides(story: Story, job: str) -> None:
-    ran(story, job, 45.8, 45.9, 45.95, 46.5)
+told("one-claim-too-many-in-a-window-that-slides", lambda story, job: ran(story, job, 45.8, 45.9, 45.95, 46.5), EXCEEDED)
 
 
-@case()
-def fixed_windows_that_are_both_full_at_their_border(story: Story, job: str) -> None:
-    ran(story, job, 45.8, 45.9, 45.95, 46.0, 46.05, 46.1)
+told("fixed-windows-that-are-both-full-at-their-border", lambda story, job: ran(story, job, 45.8, 45.9, 45.95, 46.0, 46.05, 46.1))
 
 
-@case(("J11", "rate exceeded"))
-def fixed_window_with_one_claim_too_many(story: Story, job: str) -> None:
-    ran(story, job, 45.0, 45.2, 45.4, 45.9)
+told("fixed-window-with-one-claim-too-many", lambda story, job: ran(story, job, 45.0, 45.2, 45.4, 45.9), EXCEEDED)
 
 
 @case()
@@ -76,7 +72,7 @@ def a_lease_that_is_given_back_unstarted(story: Story, job: str) -> None:
     finished(story, claimed(story, job, 9, 45.4), 45.4)
 
 
-@case(("J11", "rate exceeded"))
+@case(EXCEEDED)
 def a_lease_that_is_retried_keeps_its_place(story: Story, job: str) -> None:
     ran(story, job, 45.0, 45.2)
     token = claimed(story, job, 8, 45.3)
