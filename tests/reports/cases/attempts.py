@@ -47,21 +47,21 @@ def claimed_after_its_last_attempt(story: Story, job: str) -> None:
     then_finished(story, job, 5.0, 3, 2)
 
 
-@case(("J7", "buried too soon"))
-def buried_by_a_failed_run_with_attempts_left(story: Story, job: str) -> None:
-    token = first(story, job)
-    story.start(token, 3.01, took=0.05, end="fail")
-    story.end("retry", token, at=3.1, outcome="buried", delay_ms=300)
-    story.at_end["dead"].append((job, 0))
+def buried(story: Story, token: Token, at: float) -> None:
+    """By the retry after a run that failed."""
+    story.start(token, at + 0.01, took=0.05, end="fail")
+    story.end("retry", token, at=at + 0.1, outcome="buried", delay_ms=300)
+    story.at_end["dead"].append((token.job, 0))
+
+
+TOO_SOON = ("J7", "buried too soon")
+told("buried-by-a-failed-run-with-attempts-left", lambda story, job: buried(story, first(story, job), 3.0), TOO_SOON)
 
 
 @case()
 def buried_by_its_last_failed_run(story: Story, job: str) -> None:
     runs(story, job, (0, 0))
-    token = story.claim(W1, job, 4, told=POLICY | {"claims": 2, "failures": 1, "crashes": 0})
-    story.start(token, 4.01, took=0.05, end="fail")
-    story.end("retry", token, at=4.1, outcome="buried", delay_ms=300)
-    story.at_end["dead"].append((job, 0))
+    buried(story, story.claim(W1, job, 4, told=POLICY | {"claims": 2, "failures": 1, "crashes": 0}), 4.0)
 
 
 @case(("J7", "attempts changed"))

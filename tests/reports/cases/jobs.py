@@ -63,11 +63,8 @@ def retried_again(story: Story, job: str, f: str, left: str = "") -> None:
 
 
 told("an-unanswered-finish-of-an-older-lease-excuses-no-loss", lambda story, job: retried_again(story, job, "finish"), LOST)
-told(
-    "an-unanswered-retry-of-an-older-lease-buries-nothing",
-    lambda story, job: retried_again(story, job, "retry", "dead"),
-    UNBURIED,
-)
+BURIES_NOTHING = "an-unanswered-retry-of-an-older-lease-buries-nothing"
+told(BURIES_NOTHING, lambda story, job: retried_again(story, job, "retry", "dead"), UNBURIED)
 ONLY_OLDER = "done-though-only-an-older-lease-may-have-finished-it"
 told(ONLY_OLDER, lambda story, job: retried_again(story, job, "finish", "done"), UNFINISHED)
 
