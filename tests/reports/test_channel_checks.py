@@ -108,10 +108,8 @@ def test_a_witness_that_lacks_what_a_killed_process_acknowledged_is_a_hole(tmp_p
     story.fetch(good_channels.S1, "cut", "reader", 3, returned=False)
     story.acknowledge(good_channels.S1, "cut", "reader", 3.1)
     told = checked(story.write(closed=good_channels.END_S), "H0", "P8")
-    assert told["H0"] == (
-        "unknown",
-        "cut/reader got a and acknowledged it in subscriber-1, which was killed later, and its sink lacks it",
-    )
+    why = "cut/reader got a and acknowledged it in subscriber-1, which was killed later, and its sink lacks it"
+    assert told["H0"] == ("unknown", why)
     assert told["P8"][0] == "valid"
 
 

@@ -165,10 +165,9 @@ BENCH: list[dict[str, Any]] = [
     {"scenario": "soak", "model": "lanes"},
 ]
 DIRECT, PROXIED = test_page_parts.DIRECT_KILL, test_page_parts.PROXIED_KILL
-ENDED = (
-    *("valid", "valid met met", "valid met unknown", "valid missed unknown met", "violated missed", "unknown missed"),
-    "unknown met",
-)
+#: A verdict, and what came of the objectives.
+ENDED = ("valid", "valid met met", "valid met unknown", "valid missed unknown met")
+ENDED += ("violated missed", "unknown missed", "unknown met")
 
 
 def caught_up_ms(late_ms: Sequence[int], **more: Any) -> list[int]:
@@ -357,20 +356,12 @@ def verdicts() -> Told:
             counts, examples = {(level, "k"): count for level in levels}, {level: [f"a {level} one"] for level in levels}
             one = verdict.CheckResult(CHECKS[0], ["a doubt"] * (count - 1), [], counts, examples, hidden=hidden)
             yield f"{count} of {levels}, hidden {hidden}", (one.verdict, sorted(one.causes), one.why)
-    entered = verdict.CheckResult(CHECKS[4], [], [])
-    row = {
-        "check": entered.check.id,
-        "level": "violated",
-        "subject": "s",
-        "detail": "d",
-        "n": 7,
-        "absence": False,
-        "timed": False,
-    }
+    held = verdict.CheckResult(CHECKS[4], [], [])
+    row = {"check": held.check.id, "level": "violated", "subject": "s", "detail": "d", "n": 7, "absence": False, "timed": False}
     kinds = [{"kind": kind, "finding": finding} for kind, finding in (("a", "f"), ("b", "f"), ("c", "g"), ("c", ""))]
     rows: list[Any] = [{**row, **more, "place": place} for more in kinds for place in range(1, 3)]
-    findings.enter([entered], rows, whole=True, slow=False, astray=False)
-    yield "entered", (entered.counts, entered.examples, entered.subjects, entered.declared, entered.declared_examples)
+    findings.enter([held], rows, whole=True, slow=False, astray=False)
+    yield "entered", (held.counts, held.examples, held.subjects, held.declared, held.declared_examples)
     seen = replace(one, declared={"f": 2}, declared_examples={"f": ["this", "that"]})
     yield "declared", verdict.finding_entry({"name": "f"}, [seen, one, seen])
 

@@ -199,12 +199,8 @@ def predicted() -> Told:
         bounds = [round(value, 3) for value in prediction.p99_interval(one)]
         yield "missed surely", (prediction.missed_surely(one, 100), bounds)
     sure = placed(1, 100, True, jobs=0), placed(3, 101, False, jobs=0)
-    for steps in (
-        [met, missed],
-        [low, met, missed, high],
-        [low, met, *sure, high],
-        [missed, placed(2, 900, False), placed(9, 0, True)],
-    ):
+    far_apart = [missed, placed(2, 900, False), placed(9, 0, True)]
+    for steps in ([met, missed], [low, met, missed, high], [low, met, *sure, high], far_apart):
         yield "surely", prediction.surely(steps, (met, missed), 100)
     for low, high in ((90, 110), (100, 110), (90, 100), (0, 110), (1, 10_000), (10, 10_000)):
         yield "crossing", round(prediction.crossing(placed(1, low, True), placed(3, high, False), 100), 6)
