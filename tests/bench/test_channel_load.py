@@ -182,10 +182,8 @@ def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, proc
     done, dropped = completions(history, "publish"), rows_of(history, "drop")
     plan = list(itertools.islice(ChannelWorkload(seed=1, rate=10).publishes(), len(done) + len(dropped)))
     planned = sorted(publish.messages[0].id for publish in plan)
-    assert (
-        sorted([row["items"][0]["message"] for row in done] + [row["detail"].split(":")[0].split()[1] for row in dropped])
-        == planned
-    )
+    messages = [row["items"][0]["message"] for row in done] + [row["detail"].split(":")[0].split()[1] for row in dropped]
+    assert sorted(messages) == planned
     assert "Traceback" not in processes.output("publisher-1.log")
 
 
@@ -205,13 +203,8 @@ def test_bad_options_are_one_line(server: EmbeddedServer, processes: Processes, 
 
 
 WRONG_SHARES = (
-    *(
-        "--share nobody",
-        "--seed -1",
-        "--host http://127.0.0.1",
-        "--history FOLDER/there.jsonl",
-        "--history FOLDER/none/there.jsonl",
-    ),
+    *("--share nobody", "--seed -1", "--host http://127.0.0.1"),
+    *("--history FOLDER/there.jsonl", "--history FOLDER/none/there.jsonl"),
 )
 
 

@@ -71,15 +71,8 @@ class Stage:
 @pytest.fixture
 def stage(server: testing.EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """Its subscriber works and looks quickly, and misuses nothing."""
-    quick_times = {
-        "WORK_S": (0.0, 0.1),
-        "LAZY_S": 0.01,
-        "LAG_S": 0.02,
-        "MISUSE_SHARE": 0.0,
-        "THERE_S": (0.0, 0.0),
-        "AWAY_S": 60.0,
-    }
-    for name, value in {"CATCH_UP_WAIT_MS": 50, **quick_times}.items():
+    quick = {"WORK_S": (0.0, 0.1), "LAZY_S": 0.01, "LAG_S": 0.02, "MISUSE_SHARE": 0.0, "THERE_S": (0.0, 0.0), "AWAY_S": 60.0}
+    for name, value in {"CATCH_UP_WAIT_MS": 50, **quick}.items():
         monkeypatch.setattr(reading, name, value)
     made = Stage(server.url, tmp_path / "subscriber-1.jsonl")
     yield made
