@@ -191,9 +191,8 @@ def test_rules_01_and_24_a_tick_cut_off_after_its_job_makes_it_no_second_time(de
     """The job is claimed, or finished, before another scheduler comes by."""
     scheduled(desk).to(FIRST_MS)
     first, second = (operation for worker in "ab" for operation in desk.ticks(worker))
-    writes = next(
-        count for count in range(1, 20) if desk.cut_off(first, count) and desk.redis.exists(desk.keys.job(job_of(FIRST_MS)))
-    )
+    key = desk.keys.job(job_of(FIRST_MS))
+    writes = next(count for count in range(1, 20) if desk.cut_off(first, count) and desk.redis.exists(key))
     assert writes > 1 and index(desk) == {"clean": FIRST_MS}
     job = desk.one()
     if end == "finished":

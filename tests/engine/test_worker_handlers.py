@@ -259,9 +259,8 @@ def test_a_child_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
     job = LeasedJob(lease, 0, "plain", "main", "main", json.dumps("x" * 480_000).encode(), Options(), 0, 0, 1, 0, 0)
     os.kill(pid, signal.SIGSTOP)
     told: list[object] = []
-    running = threading.Thread(
-        target=lambda: told.append(child.run(("tests.engine.helpers.kinds_of_handlers", "plain"), job, ()))
-    )
+    handler = ("tests.engine.helpers.kinds_of_handlers", "plain")
+    running = threading.Thread(target=lambda: told.append(child.run(handler, job, ())))
     running.start()
     wait_until(lambda: child.busy, "the job is on its way into the pipe")
     child.lose(lease, cancelled=False)

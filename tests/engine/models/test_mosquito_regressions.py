@@ -379,10 +379,8 @@ def test_finding_a_periodic_job_of_both_sides_runs_twice(desk: MosquitoDesk) -> 
 
 
 def test_finding_no_type_is_on_the_wire(desk: MosquitoDesk) -> None:
-    assert (
-        desk.did(desk.enqueue_operation("", name=KIND, payload={"n": 7, "last": True})).one().payload
-        == b'{"n":"7","last":"true"}'
-    )
+    job = desk.did(desk.enqueue_operation("", name=KIND, payload={"n": 7, "last": True})).one()
+    assert job.payload == b'{"n":"7","last":"true"}'
 
 
 @pytest.mark.slow
