@@ -13,9 +13,7 @@ pytestmark = only(FOREIGN)
 
 def put(desk: ModelDesk, name: str, count: int, first: int = 0) -> None:
     """Enqueue many jobs of a name."""
-    jobs = [
-        desk.enqueue_operation(f"{name}{number}", name=name, nonce=b"n%07d" % first) for number in range(first, first + count)
-    ]
+    jobs = [desk.enqueue_operation(f"{name}{at}", name=name, nonce=b"n%07d" % first) for at in range(first, first + count)]
     desk.run(EnqueueMany(tuple(jobs)))
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -272,13 +272,7 @@ def put_bananas(queue: Queue) -> None:
     ],
 )
 def test_a_burst_leaves_to_others_what_asks_for_others(
-    model: Any,
-    put: Callable[[Queue], None],
-    first: dict[str, Any],
-    ours: list[str],
-    second: dict[str, Any],
-    all_jobs: list[str],
-    ironclaim_url: str,
+    model: Any, put: Any, first: dict[str, Any], ours: list[str], second: dict[str, Any], all_jobs: list[str], ironclaim_url: str
 ) -> None:
     book = Book()
     with Queue("q", model(), url=ironclaim_url) as queue:
