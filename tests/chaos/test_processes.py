@@ -131,11 +131,8 @@ def commands() -> Told:
     """They carry the spec: its model where it is not the default, and the folder of scripts where it has one."""
     for spec, lua in ((SPEC, Path("lua")), (replace(SPEC, model="bull"), None)):
         worker, consumer = worker_command(spec, "worker-2", URL, lua), consumer_command(spec, URL, Path("c.jsonl"), lua)
-        for who, words in {
-            "worker": worker,
-            "consumer": consumer,
-            "producer": producer_command(spec, URL, Path("p.jsonl"), lua),
-        }.items():
+        producer = producer_command(spec, URL, Path("p.jsonl"), lua)
+        for who, words in {"worker": worker, "consumer": consumer, "producer": producer}.items():
             yield f"{who} on {spec.model}", " ".join(words[1:]).replace(f"{ROOT}/", "")
 
 

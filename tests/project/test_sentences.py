@@ -33,13 +33,9 @@ def long_sentences(text: str) -> list[str]:
 
 def pages() -> list[Path]:
     """What people read of the engine: its modules and scripts and the pages, but for what is generated, published, or a log."""
-    found = [
-        path
-        for room in ("engine", "lua", "docs")
-        for path in sorted((ROOT / room).rglob("*.*"))
-        if path.suffix in (*PROSE, ".md")
-    ]
-    found = [path for path in (*found, *ROOT.glob("*.md")) if path.name != "CHANGELOG.md" and path.parent.name != "published"]
+    files = [path for room in ("engine", "lua", "docs") for path in sorted((ROOT / room).rglob("*.*"))]
+    found = [*(path for path in files if path.suffix in (*PROSE, ".md")), *ROOT.glob("*.md")]
+    found = [path for path in found if path.name != "CHANGELOG.md" and path.parent.name != "published"]
     return [path for path in found if GENERATED not in path.read_text()[:200]]
 
 
