@@ -309,6 +309,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("tick_ms", "int", "tick", "server time of the tick", since=2),
     Field("delay_ms", "int", "enqueue retry", "delay asked for; with run_at_ms the delay until then, about"),
     Field("charge", "int", "retry", "0 = the run counts as no failed one; none where it counts", since=11),
+    Field("timeout_ms", "int", "handle", "how long the run may take; none where there is no bound", since=11),
     Field("run_at_ms", "int", "enqueue", "server time asked for instead of a delay", since=3),
     Field(
         "intended_ns",

@@ -170,7 +170,8 @@ class Recorder:
             f'"kind":"operation","f":"handle","op":"{self.file.proc}-{next(self._numbers)}.0",'
             f'"queue":"{self._queue}"'
         )
-        item = f'{_token(job.lease)},"name":"{job.name}"'
+        timeout = f',"timeout_ms":{job.options.timeout_ms}' if job.options.timeout_ms else ""
+        item = f'{_token(job.lease)},"name":"{job.name}"{timeout}'
         self.file.append([f'{row},"type":"invoke","first_send_ns":{start_ns},"items":[{{{item}}}]'])
         return f"{row}|{item}"
 

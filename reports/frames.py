@@ -43,7 +43,7 @@ JOB_COLUMNS = (
     *("job", "enqueue_sent_ns", "created", "created_done_ns", "intended_ns", "delay_ns", "claim_done_ns", "first_claim"),
     *("started_ns", "accepted", "accepted_done_ns", "ended_ns", "key_free_ns", "dropped", "buried", "failed_for_good"),
     *("stale_finishes", "unique", "needs", "on_parent_failure", "wants", "schedule", "tick_ms", "ticked", "claim_srv_us"),
-    *("claimable_ms", "states", "end_states"),
+    *("claimable_ms", "states", "end_states", "drop_open"),
 )
 
 #: Columns of `tokens` that are known of every lease.
@@ -69,6 +69,7 @@ def plain_jobs(plain: DataFrame) -> DataFrame:
         "ended_ns": F.col("accepted_done_ns"),
         "key_free_ns": F.least("finish_sent_ns", expires_ns),
         "dropped": F.lit(False),
+        "drop_open": F.lit(False),
         "buried": F.lit(False),
         "failed_for_good": F.lit(False),
         "stale_finishes": F.lit(0).cast("bigint"),
@@ -109,7 +110,7 @@ ITEM_COLUMNS = (
     *("job", "fence", "nonce", "result", "outcome", "delay_ms", "run_at_ms", "expires_ms", "due_ms", "enqueued_ms"),
     *("deadline_ms", "class", "lane", "unique", "holder", "needs", "wants", "schedule", "tick_ms", "priority", "crc"),
     *("result_crc", "crashes", "claims", "failures", "attempts", "backoff", "backoff_least_ms", "dedup"),
-    *("on_parent_failure", "times", "charge", "lifo"),
+    *("on_parent_failure", "times", "charge", "lifo", "timeout_ms"),
 )
 
 

@@ -41,7 +41,7 @@ KNOWN = {
     *OF_ENQUEUE,
     *("kind", "f", "type", "op", "call", "sends", "srv_from_us", "lease_ms", "result", "outcome", "run_at_ms", "deadline_ms"),
     *("holder", "crc", "crashes", "failures", "attempts", "backoff", "backoff_least_ms", "dedup", "position", "state", "answer"),
-    *("snapshot", "result_crc"),
+    *("snapshot", "result_crc", "timeout_ms"),
 }
 
 #: Columns of a plain job beside those of its claim and its enqueue: instants, except for `plain`.

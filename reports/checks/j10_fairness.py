@@ -4,7 +4,7 @@ A job is first in its lane when no other job of the lane was claimed between the
 is, at most `TURNS` jobs of other lanes of its class with no higher priority may be claimed for the first time: a visit to a lane
 ends after ten jobs. A service may have any number of lanes, so there it is a visit to each other lane of the class, if that is
 more. Lanes that a limit concerns are not judged, since a full limit rightly keeps them out. Nor is what J9 leaves out; and claims
-of workers that take only some priorities do not count.
+of other lanes by workers that take only some priorities do not count.
 """
 
 from __future__ import annotations
@@ -43,32 +43,34 @@ def free(run: Run) -> Column:
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Jobs that were first in their lane while too many others were claimed."""
     claims = first_claims(frames)
-    # Each job twice: when it was enqueued and when it was claimed, in the server's ms; only claims count.
-    counts = F.when(F.col("proc").isin(*frames.run.choosy), 0).otherwise(1)
-    claimed = claims.withColumns({"at_ms": F.col("fence"), "counts": counts})
-    arrived = claims.where("waited").where(free(frames.run)).withColumns({"at_ms": F.col("enqueued_ms"), "counts": F.lit(0)})
+    # Each job twice: when it was enqueued and when it was claimed, in the server's ms; only claims count, and of other lanes those
+    # that weigh.
+    weighs = F.when(F.col("proc").isin(*frames.run.choosy), 0).otherwise(1)
+    claimed = claims.withColumns({"at_ms": F.col("fence"), "counts": F.lit(1), "weighs": weighs})
+    waits = {"at_ms": F.col("enqueued_ms"), "counts": F.lit(0), "weighs": F.lit(0)}
+    arrived = claims.where("waited").where(free(frames.run)).withColumns(waits)
     # Claims of one ms have an order that is arbitrary, and always the same.
     in_order = ("at_ms", "counts", F.xxhash64("job"))
     in_time, of_lane = (
         Window.partitionBy(*of).orderBy(*in_order).rowsBetween(Window.unboundedPreceding, Window.currentRow)
         for of in (("class",), ("class", "lane"))
     )
-    so_far = [F.sum(F.when(F.col("priority") <= level, F.col("counts"))).over(in_time) for level in PRIORITIES]
+    so_far = [F.sum(F.when(F.col("priority") <= level, F.col("weighs"))).over(in_time) for level in PRIORITIES]
     counted = claimed.unionByName(arrived).withColumns(
         {"others": F.element_at(F.array(*so_far), F.col("priority").cast("int")), "own": F.sum("counts").over(of_lane)}
     )
     spans = counted.groupBy("job", "lane").agg(
         F.count("*").alias("rows"),
         (F.max("own") - F.min("own")).alias("own"),
-        (F.max("others") - F.min("others")).alias("others"),
+        (F.max("others") - F.min("others") - F.max("weighs")).alias("others"),
     )
     allowed = F.lit(TURNS)
     if frames.run.of_service:
         lanes = claims.groupBy("class").agg(F.count_distinct("lane").alias("lanes"))
         spans = spans.join(F.broadcast(claims.select("job", "class")), "job").join(F.broadcast(lanes), "class")
         allowed = F.greatest(allowed, VISIT * (F.col("lanes") - 1))
-    starved = (F.col("rows") == 2) & (F.col("own") == 1) & (F.col("others") > allowed + 1)
-    words = sentence("was first in lane ", F.col("lane"), " while ", F.col("others") - 1, " jobs of other lanes were claimed")
+    starved = (F.col("rows") == 2) & (F.col("own") == 1) & (F.col("others") > allowed)
+    words = sentence("was first in lane ", F.col("lane"), " while ", F.col("others"), " jobs of other lanes were claimed")
     return [(spans, Flag("lane starved", starved, words, absence=True))]
 
 

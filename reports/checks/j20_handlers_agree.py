@@ -2,8 +2,12 @@
 
 A worker records the start and the end of each handler run, and sends the call that ends the lease afterwards. So a finish is
 accepted only for a handler that has started, has ended before the finish was sent, and has not raised; a job whose handler has
-returned is neither retried nor buried afterwards; and a handler runs once under one token. (One in a thread may go on, and
-return, after its time was up and its job given up.) Judged for leases of processes that record their handlers.
+returned is neither retried nor buried; and a handler runs once under one token. Judged for leases of processes that record their
+handlers.
+
+A handler may go on, and return, after its time was up and its job given up. Its worker decides that, and the call may leave later.
+So a run that took as long as its timeout excuses the call, whenever that was sent. What is not certain is unknown: the worker's
+time begins between the claim's answer and the handler's start, and services before version 11 do not say timeouts.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.checks.j1_no_overlap import doubts
+from reports.checks.j7_attempts import unsaid
 from reports.facts import Run
 
 if TYPE_CHECKING:
@@ -26,8 +31,8 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     judged, runs, handled_ns = F.col("proc").isin(recording), F.col("handlings"), F.col("handled_ns")
     finished, early_ms = judged & F.col("accepted"), milliseconds(handled_ns - F.col("finish_sent_ns"))
 
-    def flag(kind: str, condition: Column, *words: Column | str, absence: bool = False) -> Flag:
-        return Flag(kind, condition, sentence("lease ", token(), " of ", F.col("proc"), " ", *words), absence)
+    def flag(kind: str, condition: Column, *words: Column | str, absence: bool = False, level: Column | str = "violated") -> Flag:
+        return Flag(kind, condition, sentence("lease ", token(), " of ", F.col("proc"), " ", *words), absence, level)
 
     return {
         "tokens": [
@@ -42,17 +47,25 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
             flag("finished though failed", finished & F.col("raised"), "was finished, and its handler had raised"),
             flag(
                 "given up though done",
-                judged & F.col("given_up_on") & returned_before("given_up_sent_ns"),
+                judged & F.col("given_up_on") & returned_in_time(),
                 "was retried or buried, and its handler had returned",
+                level=in_time_for_sure(run),
             ),
             flag("handled twice", judged & (runs > 1), "had ", runs, " handler runs"),
         ]
     }
 
 
-def returned_before(sent_ns: str) -> Column:
-    """True when the handler returned, unless that was certainly after this call was sent."""
-    return F.col("returned") & ~F.coalesce(F.col("returned_ns") > F.col(sent_ns), F.lit(False))
+def returned_in_time() -> Column:
+    """True when the handler returned, unless it had certainly taken as long as it may."""
+    return F.col("returned") & ~F.coalesce(F.col("ran_ns") >= F.col("timeout_ns"), F.lit(False))
+
+
+def in_time_for_sure(run: Run) -> Column:
+    """The level of that: violated where its worker cannot have found either that its time was up."""
+    untimed = F.col("timeout_ns").isNull() & F.lit(not unsaid(run))
+    held_ns = F.col("returned_ns") - F.col("claim_done_ns")
+    return F.when(untimed | (held_ns < F.col("timeout_ns")), "violated").otherwise("unknown")
 
 
 CHECK = Check("J20", "ends say what handlers did", doubts, flags)

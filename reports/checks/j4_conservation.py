@@ -2,7 +2,7 @@
 
 A drop ends a job without a finish after a failed attempt, as requested by its handler or by one of its rules: the job was
 discarded, skipped (then it is listed as done), or rerouted. A drop of a job that no handler has started, or whose handler had
-returned under the dropped lease before the drop was sent, is a violation.
+returned under the dropped lease within its time (J20), is a violation.
 
 A job that may expire, and that no claim has leased, may be in no state once its time is up: it has expired (rule 38).
 
@@ -12,7 +12,8 @@ that finished or was dropped and is still waiting, delayed, active or dead; a de
 dead job that no sent call can have buried (a bury, a retry that was or may have been the last, a reap after more than the first
 crash: rule 12, a script that found it corrupt: rule 17); and a done job without a finish or drop that was or may have been
 accepted. A job that no claim has leased may also be dead because one that it needs was lost (rule 25): that one must be dead,
-buried or dropped. Where nobody knows how it has ended, or it is not in the history, this is unknown.
+buried or dropped, and before the snapshot at the deadline if that lists the job as dead. Where nobody knows how or when it has
+ended, or it is not in the history, this is unknown.
 
 A snapshot shows the jobs at one instant, which is later than the instant in its rows. So it proves nothing about a job that
 changed state or was created after the instant in its rows.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
-from reports.checks.j20_handlers_agree import returned_before
+from reports.checks.j20_handlers_agree import in_time_for_sure, returned_in_time
 from reports.columns import SNAPSHOT_SLACK_NS
 from reports.facts import MS, Run, Snapshot
 from reports.meaning import NEVER_NS
@@ -64,9 +65,9 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
         Flag("done unfinished", no_finish, sentence("is done, and no finish of it was accepted"), absence=True),
     ]
     snapshot = run.snapshots.get("end")
-    returned = F.col("dropped") & returned_before("dropped_sent_ns")
+    returned = F.col("dropped") & returned_in_time()
     words = sentence("lease ", token(), " was dropped, and its handler had returned")
-    kept = Flag("dropped unfailed", returned, words, absence=False)
+    kept = Flag("dropped unfailed", returned, words, absence=False, level=in_time_for_sure(run))
     return {"jobs": found if snapshot is None else found + at_end(run, snapshot), "tokens": [kept]}
 
 
@@ -84,18 +85,31 @@ def with_parent() -> Column:
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Dead jobs that only one that they need can have buried, and none of those was lost."""
     orphans = frames.eventful.jobs.where(with_parent() & F.array_contains("states", "dead"))
-    lost = F.col("failed_for_good") | F.array_contains("states", "dead")
-    # An expiry and a cancellation have no row: such a job is gone without a finish.
-    gone = ~F.col("accepted") & (F.size("end_states") == 0)
+    accepted, states = F.col("accepted"), F.col("end_states")
+    lost = F.col("failed_for_good") | F.array_contains("states", "dead") | (F.col("dropped") & ~accepted)
+    # An expiry and a cancellation have no row: such a job is gone without a finish. A skipped one is listed as done.
+    gone = ~accepted & ((F.size(states) == 0) | (F.col("drop_open") & F.array_contains(states, "done")))
+    looked_ns = F.lit(deadline_ns(frames.run))
     fates = frames.jobs.select(
-        F.col("job").alias("parent"), F.when(lost, "lost").when(gone, "gone").otherwise("kept").alias("fate")
+        F.col("job").alias("parent"),
+        F.when(lost, "lost").when(gone, "gone").otherwise("kept").alias("fate"),
+        F.coalesce(F.coalesce("claim_done_ns", "enqueue_sent_ns") > looked_ns, F.lit(False)).alias("later"),
+        F.coalesce(F.col("ended_ns") > looked_ns, F.lit(False)).alias("ended_later"),
     )
-    needed = orphans.select("job", F.explode("needs").alias("parent")).join(fates, "parent", "left")
-    found = needed.groupBy("job").agg(F.collect_set(F.coalesce("fate", F.lit("gone"))).alias("fates"))
+    needed = orphans.select("job", "dead_at_deadline", F.explode("needs").alias("parent")).join(fates, "parent", "left")
+    early = F.col("dead_at_deadline") & (F.col("fate") == "lost")
+    fate = F.when(early & F.col("later"), "kept").when(early & F.col("ended_later"), "gone").otherwise(F.col("fate"))
+    found = needed.groupBy("job").agg(F.collect_set(F.coalesce(fate, F.lit("gone"))).alias("fates"))
     unsure = F.array_contains("fates", "gone")
     words = sentence("is dead, and nothing buried it, nor was a job lost that it needs")
     unburied = ~F.array_contains("fates", "lost")
     return [(found, Flag("dead unburied", unburied, words, absence=True, level=sure(~unsure)))]
+
+
+def deadline_ns(run: Run) -> int:
+    """The latest instant of the snapshot at the deadline."""
+    snapshot = run.snapshots.get("deadline")
+    return NEVER_NS if snapshot is None else snapshot.t_ns + SNAPSHOT_SLACK_NS
 
 
 def at_end(run: Run, snapshot: Snapshot) -> list[Flag]:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 #: The version of the history that says how often a job may fail and how long it waits.
 SAID_SINCE = 7
 
-#: The version that says which retries count as no failed run. Only handlers of a service ask for these.
-CHARGE_SINCE = 11
+#: The version that says which retries count as no failed run, which jobs go in front, and how long a run may take. Only services
+#: ask for these.
+ASKED_SINCE = 11
 
 #: A growing wait stops here, jitter taken off (see engine/outcomes.py).
 GROWN_MS_MAX = 1_800_000
@@ -92,8 +93,8 @@ def counters(run: Run) -> list[Flag]:
 
 
 def unsaid(run: Run) -> bool:
-    """True for a run whose rows do not say which retries were charged, and whose handlers may have asked for others."""
-    return run.of_service and run.version < CHARGE_SINCE
+    """True for a run whose rows do not say what only a service may have asked for."""
+    return run.of_service and run.version < ASKED_SINCE
 
 
 def lost_between(run: Run, ended_ns: Column) -> Column:

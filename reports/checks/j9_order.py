@@ -6,7 +6,7 @@ of lower priority whose first claim was sent later than that answer, and has a s
 the same priority whose enqueue was sent later than that answer.
 
 A job that goes in front of its lane (`lifo`) passes others of its priority, and a worker that claims only some priorities passes
-all others: such claims are left out. Histories older than version 11 do not say which jobs go in front.
+all others: such claims are left out. Services before version 11 do not say which jobs go in front: there the order is unknown.
 
 Jobs whose first claim is not recorded are left out: its reply was lost, so nobody knows when it was. A run whose server had
 several eras is not judged: a failover may have undone an enqueue. Nor are other wire formats, whose promises differ.
@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
+from reports.checks.j7_attempts import unsaid
 from reports.facts import Run
 from reports.windows import one_era
 
@@ -64,9 +65,10 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     before = ("was claimed ", F.col("first.fence") - F.col("fence"), " ms before ", F.col("first.job"))
     higher_in = sentence(*before, ", which had a higher priority in lane ", F.col("lane"))
     earlier_in = sentence(*before, ", which had come before it in lane ", F.col("lane"))
+    in_order = "unknown" if unsaid(frames.run) else "violated"
     return [
         (overtaken, Flag("lower priority first", F.lit(True), higher_in, absence=False)),
-        (passed, Flag("later job first", F.lit(True), earlier_in, absence=False)),
+        (passed, Flag("later job first", F.lit(True), earlier_in, absence=False, level=in_order)),
     ]
 
 
