@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-import weakref
 from collections import OrderedDict
 from collections.abc import Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
 from engine import models
 from engine.channel.asynchronous.channel import AsyncChannel
-from engine.errors import EngineError, counted
+from engine.errors import EngineError, ServerUnavailable, counted
 from engine.http.answers import RETRY_AFTER_S, Problem
 from engine.http.settings import HttpSettings
 from engine.ops.admin import ReadShards
@@ -47,7 +46,6 @@ class Opened:
         self._channel_spec = None if settings.channels is None else settings.channels.spec
         self._queues: OrderedDict[str, AsyncQueue] = OrderedDict()
         self._looked_s: dict[str, float] = {}
-        self._outdated: weakref.WeakSet[AsyncQueue] = weakref.WeakSet()
         self._channels: OrderedDict[str, AsyncChannel] = OrderedDict()
         self._bananas: AsyncQueue | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -77,16 +75,18 @@ class Opened:
             or known.shards is not None
             or now_s - self._looked_s.get(name, 0.0) >= LOOK_AGAIN_S
         ):
+            if known is not None:
+                # At once, so that requests that come together look once.
+                self._looked_s[name] = now_s
             try:
                 async with found.driver.permits:
                     text: str = await found.driver.run(found.model.call(ReadShards()))
-            except EngineError:
-                if changes or known is None:
+            except EngineError as error:
+                if changes or known is None or isinstance(error, ServerUnavailable):
                     raise
                 # What is asked for tells of it.
                 return
             shards = number_of_shards(read_record(text).layouts[-1].shards) if text else None
-            self._looked_s[name] = now_s
         else:
             return
         if shards != found.shards:
@@ -95,6 +95,7 @@ class Opened:
             found = self._made(name, shards)
         now = self._queues.get(name)
         if now is None:
+            self._looked_s[name] = now_s
             self._keep(self._queues, name, found)
         elif found is known:
             pass
@@ -103,12 +104,15 @@ class Opened:
             await found.close()
         else:
             self._queues[name] = found
-            self._outdated.add(now)
             self._close_soon(now)
 
-    def is_outdated(self, queue: AsyncQueue) -> bool:
-        """Whether a queue was opened with another number of shards than it has now."""
-        return queue in self._outdated
+    async def is_outdated(self, queue: AsyncQueue) -> bool:
+        """Whether a queue has another number of shards by now than it was opened with."""
+        if self._queues.get(queue.name) is queue:
+            # Of a server that is away tells who reads the queue.
+            with suppress(EngineError):
+                await self.meet(queue.name, changes=False)
+        return self._queues.get(queue.name, queue) is not queue
 
     def channel(self, name: str) -> AsyncChannel:
         """The channel of this name. Raises Malformed."""

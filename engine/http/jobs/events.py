@@ -241,7 +241,7 @@ async def _stream(
                 seen = position_of(event.id)
                 yield _chunk(event)
     # Who comes back asks the queue as it is by then.
-    while not (waits.ending.is_set() or opened.is_outdated(reader.queue)) and await still_admitted(
+    while not (waits.ending.is_set() or await opened.is_outdated(reader.queue)) and await still_admitted(
         request, "read"
     ):
         while listener.waiting:

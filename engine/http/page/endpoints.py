@@ -125,7 +125,7 @@ async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGen
     yield _event("samples", [sample.fields() for sample in sampler.samples])
     shown = None
     # Who comes back asks the queue as it is by then.
-    while not (waits.ending.is_set() or request.app.state.opened.is_outdated(sampler.queue)):
+    while not (waits.ending.is_set() or await request.app.state.opened.is_outdated(sampler.queue)):
         sample = await sampler.next()
         if not await still_admitted(request, "read"):
             return
