@@ -43,8 +43,8 @@ def free(run: Run) -> Column:
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Jobs that were first in their lane while too many others were claimed."""
     claims = first_claims(frames)
-    # Each job twice: when it was enqueued and when it was claimed, in the server's ms; only claims count, and of other lanes those
-    # that weigh.
+    # Each job twice: when it was enqueued and when it was claimed, in the server's ms. Only claims count, and of other lanes only
+    # those that weigh.
     weighs = F.when(F.col("proc").isin(*frames.run.choosy), 0).otherwise(1)
     claimed = claims.withColumns({"at_ms": F.col("fence"), "counts": F.lit(1), "weighs": weighs})
     waits = {"at_ms": F.col("enqueued_ms"), "counts": F.lit(0), "weighs": F.lit(0)}

@@ -2,10 +2,9 @@
 
 A worker records the start and the end of each handler run, and sends the call that ends the lease afterwards. So a finish is
 accepted only for a handler that has started, has ended before the finish was sent, and has not raised; a job whose handler has
-returned is neither retried nor buried; and a handler runs once under one token. Judged for leases of processes that record their
-handlers.
+returned is neither retried nor buried; and a handler runs once under one token. Judged for processes that record their handlers.
 
-A handler may go on, and return, after its time was up and its job given up. Its worker decides that, and the call may leave later.
+A handler may go on, and return, after its time was up and its job given up. Its worker decides that; the call may leave later.
 So a run that took as long as its timeout excuses the call, whenever that was sent. What is not certain is unknown: the worker's
 time begins between the claim's answer and the handler's start, and services before version 11 do not say timeouts.
 """

@@ -26,7 +26,7 @@ from tests.golden import same
 A, B = Lease("a", 5, "n:1"), Lease("b", 6, "n:2")
 RICH = Options(
     priority=7, delay_ms=50, attempts=4, backoff_ms=2_000, jitter=0.25, key="k", unique="u", dedup="d", needs=("p",),
-    on_parent_failure="ignore", target="w", expires_ms=9, lifo=True,
+    on_parent_failure="ignore", target="w", expires_ms=9, lifo=True, timeout_ms=8,
 )  # fmt: skip
 PLAIN = Options()
 LATER = Options(run_at_ms=70_000, backoff="custom")

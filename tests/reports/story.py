@@ -145,15 +145,18 @@ class Story:
         self.enqueue(job, at - 1 if enqueued is None else enqueued)
         return self.claim(worker, job, at, **more)
 
-    def handled(self, worker: str, job: str, at: float, *, end: str = "ok", took: float | None = 0.05, **more: Any) -> Token:
+    def handled(
+        self, worker: str, job: str, at: float, *, end: str = "ok", took: float | None = 0.05, timeout_ms: int = 0, **more: Any
+    ) -> Token:
         """A leased job whose handler starts at once, and returns or raises (fail) after `took`, None = never."""
         token = self.leased(worker, job, at, **more)
-        self.start(token, at + 0.01, took=took, end=end)
+        self.start(token, at + 0.01, took=took, end=end, timeout_ms=timeout_ms)
         return token
 
-    def start(self, token: Token, at: float, *, took: float | None = None, end: str = "ok") -> None:
+    def start(self, token: Token, at: float, *, took: float | None = None, end: str = "ok", timeout_ms: int = 0) -> None:
         """A handler's start, and its end after `took`: it returns, or raises (fail)."""
-        self.operation(token.worker, "handle", at, [token.item()], took=took or 0.0, reply=None if took is None else end)
+        item = token.item(**({"timeout_ms": timeout_ms} if timeout_ms else {}))
+        self.operation(token.worker, "handle", at, [item], took=took or 0.0, reply=None if took is None else end)
 
     def mark(self, token: Token, at: float, *, result: str = "ok") -> None:
         self.operation(token.worker, "mark", at, [token.item(result=result)])

@@ -19,10 +19,11 @@ from reports import findings, frames
 from reports.channels import frames as channel_frames
 from reports.checks import CHECKS
 from reports.checks.base import flagged
+from reports.checks.j20_handlers_agree import in_time_for_sure
 from reports.facts import MS, Drop, Process, Run
 from reports.lines import events_schema, rows_schema
 from tests.golden import FOLDER, same
-from tests.reports.test_doubts import CHANNELS, FEATURES, S, faulty, filed, stages, told
+from tests.reports.test_doubts import CHANNELS, FEATURES, S, every_file, faulty, filed, stages, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,3 +197,11 @@ def test_rows_are_found_together_on_one_side_of_each_bound(empty: list[AnyFrames
     made = replace(made, run=replace(jobs.run, spec={**jobs.run.spec, "concurrency": 2, "pickup_bound_ms": 100}))
     cases.tell(findings.violations(made, [one for one in CHECKS if one.id in ALL_ROWS]).drop("absence", "timed"))
     cases.same()
+
+
+@pytest.mark.parametrize(("version", "level"), [(10, "unknown"), (11, "violated")])
+def test_what_a_service_asked_for_is_known_since_version_11(empty: list[AnyFrames], version: int, level: str) -> None:
+    jobs: Any = empty[0]
+    run = told(every_file(jobs.run, version_max=version), scenario="service")
+    _, (_, later) = next(check for check in CHECKS if check.id == "J9").more(replace(jobs, run=run))
+    assert str(later.level) == level and f"isNull(timeout_ns), {str(version == 11).lower()})" in str(in_time_for_sure(run))

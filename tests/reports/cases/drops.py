@@ -29,7 +29,7 @@ told("dropped-by-a-call-that-was-answered-by-its-repetition", lambda story, job:
 
 @case()
 def dropped_when_its_time_was_up_while_its_handler_went_on(story: Story, job: str) -> None:
-    story.end("drop", story.handled(W1, job, 3, took=2), at=3.1, outcome="skipped")
+    story.end("drop", story.handled(W1, job, 3, took=2, timeout_ms=80), at=6, outcome="skipped")
 
 
 told("gone-after-a-drop-without-an-answer", lambda story, job: dropped(story, job, reply="info"), ("J4", "open end", "possible"))

@@ -28,14 +28,22 @@ def finished_though_its_handler_raised(story: Story, job: str) -> None:
     story.finish(story.handled(W1, job, 3, end="fail"), 3.1, effect=3.05)
 
 
-def retried(story: Story, job: str, **handled: Any) -> None:
-    story.end("retry", story.handled(W1, job, 3, **handled), at=3.1, delay_ms=100)
-    story.run(W1, job, 3.3)
+def retried(story: Story, job: str, at: float = 3.1, **handled: Any) -> None:
+    story.end("retry", story.handled(W1, job, 3, **handled), at=at, delay_ms=100)
+    story.run(W1, job, at + 0.2)
 
 
-told("retried-though-its-handler-returned", retried, ("J20", "given up though done"))
+GIVEN_UP = ("J20", "given up though done")
+told("retried-though-its-handler-returned", retried, GIVEN_UP)
+told("retried-though-its-handler-returned-in-time", lambda story, job: retried(story, job, timeout_ms=1_000), GIVEN_UP)
+told("retried-while-its-handler-went-on-which-may-take-any-time", lambda story, job: retried(story, job, took=2), GIVEN_UP)
+# By the handler it took 1 ms less, by the claim's answer 8 ms more.
+ABOUT = {"took": 0.08, "timeout_ms": 81}
+told("retried-when-its-time-may-have-been-up", lambda story, job: retried(story, job, **ABOUT), (*GIVEN_UP, "unknown"))
+OUTLIVED = {"took": 2, "timeout_ms": 80}
 told("retried-after-its-handler-raised", lambda story, job: retried(story, job, end="fail"))
-told("retried-when-its-time-was-up-while-its-handler-went-on", lambda story, job: retried(story, job, took=2))
+told("retried-when-its-time-was-up-while-its-handler-went-on", lambda story, job: retried(story, job, **OUTLIVED))
+told("retried-long-after-its-time-was-up-and-its-handler-returned", lambda story, job: retried(story, job, 6, **OUTLIVED))
 
 
 told("released-before-any-handler-started", lambda story, job: ended(story, job, "release", again=3.3))

@@ -244,6 +244,29 @@ def dead_though_the_job_that_it_needs_has_finished(story: Story, job: str) -> No
     orphan(story, job, f"{job}-1")
 
 
+def dead_early(story: Story, job: str, claimed: float) -> None:
+    """Dead in both snapshots; worker-1 claims at this time the job that it needs, which is buried at 56 s."""
+    story.enqueue(job, 40, needs=[f"{job}-1"], on_parent_failure="bury")
+    story.left("dead", job, srv_ms(41))
+    story.end("bury", story.handled(W1, f"{job}-1", claimed, end="fail"), at=56, left="dead")
+
+
+told("dead-before-the-job-that-it-needs-was-claimed", lambda story, job: dead_early(story, job, 55), UNBURIED)
+DEAD_EARLY = "dead-before-the-burial-of-the-job-that-it-needs-is-known"
+told(DEAD_EARLY, lambda story, job: dead_early(story, job, 50), (*UNBURIED, "unknown"))
+
+
+def skipped(story: Story, job: str, **again: Any) -> None:
+    """The job that it needs is done by a drop without an answer; `again`: what its repetition is answered."""
+    token = story.handled(W1, f"{job}-1", 3, end="fail")
+    story.end("drop", token, at=3.1, outcome="skipped", reply="info", left="done")
+    if again:
+        story.end("drop", token, at=3.5, outcome="skipped", **again)
+    orphan(story, job, f"{job}-1")
+
+
+told("buried-with-a-job-that-may-have-been-skipped", lambda story, job: skipped(story, job), (*UNBURIED, "unknown"))
+told("buried-with-a-job-that-was-skipped", lambda story, job: skipped(story, job, result="repeated"))
 told("dead-and-needs-a-job-that-nobody-knows", lambda story, job: orphan(story, job, "unknown"), (*UNBURIED, "unknown"))
 
 

@@ -71,9 +71,9 @@ def a_later_job_is_claimed_while_nobody_knows_when_the_older_was(story: Story, j
     first(story, job, 2.1, 3.0, lane=job)
 
 
-def others(story: Story, job: str, count: int, **more: Any) -> None:
+def others(story: Story, job: str, count: int, by: str = W1, **more: Any) -> None:
     """First in its lane, while so many jobs of another lane of the class are claimed one after the other, from 3 s on."""
-    first(story, job, 1.9, 3.5, lane=f"{job}/own")
+    first(story, job, 1.9, 3.5, lane=f"{job}/own", worker=by)
     for number in range(count):
         first(story, f"{job}-{number}", 2.0 + number / 1_000, 3.0 + number / 1_000, lane=f"{job}/other", **more)
 
@@ -83,3 +83,11 @@ told("first-in-its-lane-while-another-is-served-all-the-time", lambda story, job
 told("first-in-its-lane-while-another-has-a-few-turns", lambda story, job: others(story, job, 100))
 told("first-in-its-lane-while-a-higher-priority-is-served", lambda story, job: others(story, job, 101, priority=7))
 told("first-in-its-lane-while-another-is-served-by-a-choosy-worker", lambda story, job: others(story, job, 101, worker=W2))
+told("first-in-its-lane-until-a-choosy-worker-takes-it", lambda story, job: others(story, job, 101, W2), STARVED)
+
+
+@case()
+def second_in_its_lane_until_a_choosy_worker_takes_the_first(story: Story, job: str) -> None:
+    """100 are claimed while the first one waits, and 50 while it does."""
+    first(story, f"{job}-first", 1.8, 3.0995, lane=f"{job}/own", worker=W2)
+    others(story, job, 150)
