@@ -65,7 +65,7 @@ def token_columns(run: Run) -> list[Column]:
     end = f.isin(*ENDS)
     other = f.isin(*OTHER_CALLS) & (reply == "ok") & ok
     accepted = accepted_finish()
-    given_up, returned = f.isin("retry", "bury") & (reply == "ok") & ok, (f == "handle") & (reply == "ok")
+    returned = (f == "handle") & (reply == "ok")
     return [
         *claim_columns(run),
         F.max_by(F.when(extended, lease_end()), F.when(extended, first_ns)).alias("extend_end_ns"),
@@ -88,7 +88,7 @@ def token_columns(run: Run) -> list[Column]:
         F.min(F.when(f == "handle", done_ns)).alias("handled_ns"),
         F.count_if(f == "handle").alias("handlings"),
         some((f == "handle") & (reply == "fail")).alias("raised"),
-        some(given_up).alias("given_up_on"),
+        some(f.isin("retry", "bury") & (reply == "ok") & ok).alias("given_up_on"),
         some(end & answered()).alias("end_answered"),
         some(end & (reply == "ok") & (F.col("result") == "stale")).alias("refused"),
         some(end & unanswered()).alias("end_unanswered"),
@@ -351,5 +351,10 @@ def listed_columns() -> list[Column]:
 
 def before_deadline(run: Run) -> Column:
     """True for events that may have happened before the deadline snapshot was taken."""
+    return F.col("first_send_ns") < F.lit(deadline_ns(run))
+
+
+def deadline_ns(run: Run) -> int:
+    """The latest instant of the snapshot at the deadline; none has come where there is no such snapshot."""
     deadline = run.snapshots.get("deadline")
-    return F.col("first_send_ns") < F.lit(deadline.t_ns + SNAPSHOT_SLACK_NS if deadline else NEVER_NS)
+    return deadline.t_ns + SNAPSHOT_SLACK_NS if deadline else NEVER_NS

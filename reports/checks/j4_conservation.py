@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j20_handlers_agree import in_time_for_sure, returned_in_time
-from reports.columns import SNAPSHOT_SLACK_NS
+from reports.columns import SNAPSHOT_SLACK_NS, deadline_ns
 from reports.facts import MS, Run, Snapshot
 from reports.meaning import NEVER_NS
 from reports.windows import clock_jumps, lost_with_all
@@ -104,12 +104,6 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     words = sentence("is dead, and nothing buried it, nor was a job lost that it needs")
     unburied = ~F.array_contains("fates", "lost")
     return [(found, Flag("dead unburied", unburied, words, absence=True, level=sure(~unsure)))]
-
-
-def deadline_ns(run: Run) -> int:
-    """The latest instant of the snapshot at the deadline."""
-    snapshot = run.snapshots.get("deadline")
-    return NEVER_NS if snapshot is None else snapshot.t_ns + SNAPSHOT_SLACK_NS
 
 
 def at_end(run: Run, snapshot: Snapshot) -> list[Flag]:
